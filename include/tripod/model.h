@@ -1,0 +1,115 @@
+/* Tripod: calling a compiled model from C or C++. Needs nothing but this header and libc (dlopen).
+ *
+ * A model.so carries its own run time. It is opened with tripod_open(), which gives its function table; a context
+ * made from it holds the memory of a run; calls on different contexts may run at the same time, calls on one
+ * context are serialised by it. Functions return 0 when all went well and an error code otherwise; last_error()
+ * then gives the message of the calling thread, naming the input, the axis, the value got and the value wanted.
+ */
+#ifndef TRIPOD_MODEL_H
+#define TRIPOD_MODEL_H
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TRIPOD_API_VERSION 1
+#define TRIPOD_MAX_RANK 16
+
+/* The values equal tripod::DType. Sub-byte types hold two elements a byte, low nibble first. */
+typedef enum tripod_dtype {
+  TRIPOD_F32 = 0, TRIPOD_F64, TRIPOD_F16, TRIPOD_BF16,
+  TRIPOD_I8, TRIPOD_I16, TRIPOD_I32, TRIPOD_I64,
+  TRIPOD_U8, TRIPOD_U16, TRIPOD_U32, TRIPOD_U64,
+  TRIPOD_BOOL,
+  TRIPOD_I4, TRIPOD_U4,
+  TRIPOD_F8E4M3FN, TRIPOD_F8E4M3FNUZ, TRIPOD_F8E5M2, TRIPOD_F8E5M2FNUZ,
+  TRIPOD_STRING
+} tripod_dtype;
+
+typedef enum tripod_device { TRIPOD_CPU = 0, TRIPOD_CUDA = 1 } tripod_device;
+
+typedef enum tripod_status {
+  TRIPOD_OK = 0,
+  TRIPOD_INVALID_ARGUMENT = 1, /* wrong count, dtype, rank, dim, stride, device, null */
+  TRIPOD_INDEX_OUT_OF_RANGE = 2, /* found by a kernel in the data of an input */
+  TRIPOD_OUT_OF_MEMORY = 3,
+  TRIPOD_UNSUPPORTED = 4, /* e.g. a CPU without AVX2 */
+  TRIPOD_RUNTIME_ERROR = 5
+} tripod_status;
+
+/* Dense or strided; strides in elements, NULL means row-major. data is aligned to the element at least. */
+typedef struct tripod_tensor {
+  void* data;
+  const int64_t* shape;
+  const int64_t* strides;
+  int32_t rank;
+  tripod_dtype dtype;
+  tripod_device device;
+  int32_t device_id;
+} tripod_tensor;
+
+typedef enum tripod_kind { TRIPOD_TENSOR = 0, TRIPOD_STRINGS = 1, TRIPOD_SEQUENCE = 2, TRIPOD_OPTIONAL = 3 } tripod_kind;
+
+/* One input or output. Sequences and optionals nest; an absent optional has count 0. */
+typedef struct tripod_value {
+  tripod_kind kind;
+  tripod_tensor tensor;        /* TENSOR; for STRINGS the shape and rank, data is const char* const* (UTF-8) */
+  struct tripod_value* items;  /* SEQUENCE, OPTIONAL */
+  int64_t count;
+} tripod_value;
+
+/* Gives memory for an output of which the caller passed tensor.data == NULL; shape is final. The memory must hold
+ * `bytes`, aligned to 64, and stays the caller's. NULL is reported as out of memory. */
+typedef void* (*tripod_allocator)(void* user, int32_t output, size_t bytes, tripod_dtype dtype, int32_t rank,
+                                  const int64_t* shape);
+
+typedef struct tripod_context_options {
+  uint32_t version;       /* TRIPOD_API_VERSION */
+  tripod_device device;
+  int32_t device_id;
+  void* stream;           /* CUDA stream of the caller, NULL: the default one */
+  tripod_allocator allocator;
+  void* allocator_user;
+} tripod_context_options;
+
+typedef struct tripod_context tripod_context;
+
+typedef struct tripod_api {
+  uint32_t version;
+  /* The manifest, JSON: inputs, outputs, dims with constraints, kernels, back ends, options, hashes. */
+  const char* (*describe)(void);
+  int32_t (*num_inputs)(void);
+  int32_t (*num_outputs)(void);
+  tripod_status (*create_context)(const tripod_context_options* options /* NULL: defaults */, tripod_context** out);
+  void (*destroy_context)(tripod_context* context);
+  /* Runs the model. inputs[i] in the order of the manifest. outputs[i].tensor.data is the caller's memory with its
+   * shape filled in, or NULL for the allocator; on success every output's rank, dtype and shape are set, the shape
+   * pointing into the context and valid until its next run. */
+  tripod_status (*run)(tripod_context* context, const tripod_value* inputs, int32_t num_inputs, tripod_value* outputs,
+                       int32_t num_outputs);
+  /* Threads used by a run, the calling one included; 0: one for each core the process may use. */
+  tripod_status (*set_num_threads)(int32_t n);
+  /* Message of the last failure on this thread, "" when there was none. */
+  const char* (*last_error)(void);
+} tripod_api;
+
+/* The one C symbol of a model.so; returns NULL when the version is not supported. */
+typedef const tripod_api* (*tripod_get_api_function)(uint32_t version);
+
+/* Opens a model.so. NULL on failure, then *error (if not NULL) holds why. */
+static inline const tripod_api* tripod_open(const char* path, const char** error) {
+  void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  tripod_get_api_function get = handle ? (tripod_get_api_function)dlsym(handle, "tripod_get_api") : NULL;
+  const tripod_api* api = get ? get(TRIPOD_API_VERSION) : NULL;
+  if (!api && error) *error = handle && get ? "the file was built for another version of the Tripod API" : dlerror();
+  return api;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TRIPOD_MODEL_H */

@@ -1,0 +1,47 @@
+#include "base/diagnostic.h"
+
+namespace tripod {
+
+std::string Site::text() const {
+  if (index < 0) return name;
+  std::string s = "node " + std::to_string(index) + " " + op;
+  if (!name.empty()) s += " '" + name + "'";
+  return s;
+}
+
+Diagnostic& Diagnostics::error(const Site& site, std::string message, std::string hint) {
+  errors_.push_back({site, std::move(message), {}, std::move(hint)});
+  return errors_.back();
+}
+
+std::string Diagnostics::text(std::string_view file) const {
+  std::string s;
+  for (const Diagnostic& d : errors_) {
+    const std::string where = d.site.text();
+    s += std::string(file) + ": error: " + (where.empty() ? "" : where + ": ") + d.message + "\n";
+    for (const std::string& n : d.notes) s += "  note: " + n + "\n";
+    if (!d.hint.empty()) s += "  hint: " + d.hint + "\n";
+  }
+  if (!errors_.empty())
+    s += std::to_string(errors_.size()) + (errors_.size() == 1 ? " error\n" : " errors\n");
+  return s;
+}
+
+void Diagnostics::stop_if_errors() const {
+  if (!ok()) throw CompileError(*this);
+}
+
+CompileError::CompileError(Diagnostics d) : std::runtime_error(d.text("")), diagnostics(std::move(d)) {}
+
+CompileError::CompileError(const Site& site, std::string message, std::string hint)
+    : CompileError([&] {
+        Diagnostics d;
+        d.error(site, std::move(message), std::move(hint));
+        return d;
+      }()) {}
+
+void internal_error(std::string_view file, int line, std::string message) {
+  throw InternalError(std::string(file) + ":" + std::to_string(line) + ": " + message);
+}
+
+}  // namespace tripod

@@ -1,0 +1,128 @@
+// The contract between the code that the compiler generates for a model and the runtime that is linked into the
+// same model.so. Both sides include this header; plain C++ without libstdc++ (the runtime is built with
+// -fno-exceptions -fno-rtti and may use libc only).
+//
+// A model.so contains: the generated kernels and the generated host program (LLVM objects), this runtime, the
+// weights (a read-only page-aligned section), and one constant `tp_model` that ties them together.
+//
+// One call of the model:
+//   1. The runtime checks the inputs against tp_model.inputs and binds dims: dims[k] is the value of symbol k.
+//   2. It calls tp_model.program(run, dims, inputs, weights), the generated host program, which
+//      - enters segments: tp_enter_segment() makes the arena of segment s hold its buffers for the current dims,
+//      - asks for outputs: tp_output() gives the caller's memory or that of the allocator,
+//      - launches kernels: tp_launch(), calls runtime operators, reads dims from data (tp_set_dim),
+//      - runs structured control flow in plain machine code.
+//   3. It reports the first error that a kernel recorded (tp_kernel_error).
+// Everything that a steady call needs is kept in the context: with the same dims as the last call nothing is
+// allocated and no plan is solved.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+extern "C" {
+
+struct tp_run;  // the state of one call; opaque to generated code
+
+// args[i]: the kernel's buffers (pointers) and then its dims (int64), in the order of the loop function's
+// parameters; args[0] is the tp_run. The kernel carries out iterations [begin, end) of its outermost parallel loop.
+// scratch: this thread's scratch memory, 64-byte aligned, of the size given at the launch.
+typedef void (*tp_kernel)(const uint64_t* args, int64_t begin, int64_t end, void* scratch);
+
+// A tensor as runtime operators see it: dense, row-major.
+struct tp_view {
+  void* data;
+  int32_t dtype;  // tripod::DType
+  int32_t rank;
+  int64_t shape[8];
+};
+
+// A runtime operator (sort, top-k, NMS, ...): `views` are inputs then outputs, `attrs` constants from the compiler.
+// Data-dependent extents are returned by tp_set_dim. Returns 0, or an error code after tp_fail().
+typedef int32_t (*tp_operator)(tp_run* run, const tp_view* views, const int64_t* attrs);
+
+// One buffer of a segment's arena: alive from step `first` to step `last`, inclusive. Two buffers may share memory
+// when their intervals do not overlap.
+struct tp_buffer {
+  int32_t first, last;
+};
+
+struct tp_segment {
+  int32_t num_buffers;
+  const tp_buffer* buffers;
+  // Bytes of each buffer for these dims; every one is rounded up to 64 by the runtime.
+  void (*sizes)(const int64_t* dims, int64_t* sizes);
+};
+
+struct tp_axis {
+  int64_t extent;  // when symbol < 0: the axis must have exactly this extent
+  int32_t symbol;  // otherwise: dims[symbol]; bound by its first occurrence, compared at later ones
+};
+
+struct tp_io {
+  const char* name;
+  int32_t dtype;
+  int32_t rank;
+  const tp_axis* axes;  // of an output: nullptr, the program gives its shape to tp_output
+};
+
+struct tp_symbol {
+  const char* name;
+  int64_t lo, hi;    // inclusive
+  int64_t divisor;   // 1: none
+  int32_t bound_by_input;  // 0: set by the program (derived from data)
+};
+
+struct tp_model {
+  uint32_t abi_version;  // kAbiVersion
+  uint32_t cpu_features; // tp_cpu_feature bits that the code needs
+  const char* manifest;
+  int64_t manifest_size;
+  int32_t num_inputs, num_outputs, num_symbols, num_segments;
+  const tp_io* inputs;
+  const tp_io* outputs;
+  const tp_symbol* symbols;
+  const tp_segment* segments;
+  int32_t (*program)(tp_run* run, int64_t* dims, char* const* inputs, const char* weights);
+  const char* weights;            // nullptr when external
+  int64_t weights_size;
+  const char* external_weights;   // file name beside model.so, or nullptr
+  const char* const* sites;       // "node 12 Gather 'emb'" for error reports, indexed by the site numbers below
+  int32_t num_sites;
+};
+
+enum : uint32_t { kTripodAbiVersion = 1 };
+enum tp_cpu_feature : uint32_t { kTpAvx2 = 1, kTpFma = 2, kTpF16c = 4, kTpAvx512 = 8, kTpVnni = 16, kTpAmx = 32 };
+
+// --- called by generated code -----------------------------------------------------------------------------------
+
+// Base address of segment s's arena, after making room for the current dims; offsets are read with tp_offsets.
+char* tp_enter_segment(tp_run* run, int32_t segment);
+const int64_t* tp_offsets(tp_run* run, int32_t segment);
+
+// Memory of output i, which has this final shape (row-major, dense). nullptr after an error was recorded.
+char* tp_output(tp_run* run, int32_t output, int32_t rank, const int64_t* shape);
+
+// Runs kernel over [0, extent) in chunks of at least `grain` iterations on the pool; scratch_bytes for each thread.
+// args[0] is filled in by the runtime.
+int32_t tp_launch(tp_run* run, tp_kernel kernel, uint64_t* args, int64_t extent, int64_t grain, int64_t scratch_bytes);
+
+// Stores a data-dependent dim after checking it against the symbol's range. Returns 0 or an error code.
+int32_t tp_set_dim(tp_run* run, int32_t symbol, int64_t value, int32_t site);
+
+// Records an error (only the first of a run is kept) and returns its code, for the program to return.
+int32_t tp_fail(tp_run* run, int32_t status, int32_t site, const char* message, int64_t got, int64_t wanted);
+
+// The same from inside a kernel, where the program goes on: an index `got` that is not in [0, limit). The kernel
+// clamps the index itself. The run fails when the program has ended.
+void tp_kernel_error(tp_run* run, int32_t site, int64_t got, int64_t limit);
+
+// 1 when CPU code for this feature may run (a variant's guard). Features are detected once.
+int32_t tp_cpu_has(uint32_t features);
+
+// Bytes copied between dense buffers (identity moves, loop-carried values).
+void tp_copy(void* to, const void* from, int64_t bytes);
+
+// The table that the compiler emits and the runtime reads.
+extern const tp_model tp_the_model;
+}
