@@ -1,0 +1,201 @@
+"""Compiles one conformance case and runs it in a forked child, so that a crash is a result, not an end.
+
+`run_case` gives a Result whose status is one of
+  pass         every output of every data set agrees
+  unsupported  the compiler refused with exit code 2 and an error that names the node and its op (or the input)
+  wrong        it compiled and ran, and an output differs; or the run ended in an error
+  error        the compiler failed otherwise: exit code 1, or a refusal that does not say what it is about
+  crash        a signal ended the compiler or the run
+  timeout      either took too long
+"""
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+import data
+
+sys.path.insert(0, str(data.ROOT / "python"))
+import tripod  # noqa: E402
+from tripod.capi import Optional  # noqa: E402
+
+
+@dataclass
+class Settings:
+    """How cases are compiled and run; times in seconds."""
+
+    compiler: str
+    compile_args: list[str] = field(default_factory=list)
+    threads: int = 1
+    compile_timeout: float = 60.0
+    run_timeout: float = 30.0
+    keep: Path | None = None
+
+
+@dataclass
+class Result:
+    case: str
+    mode: str
+    status: str
+    message: str = ""
+    compile_s: float = 0.0
+    run_s: float = 0.0
+
+
+# What a clean refusal looks like: `error: node 41 Resize 'up3/resize': ...` or an error about an input or output.
+CLEAN = re.compile(r"error: (?:in function '[^']*': )?(node \d+ [\w.]+ '|(?:graph )?(?:input|output|initializer|model|opset|function)\b)")
+
+
+def first_error(text: str) -> str:
+    """The first error of a compiler's messages, without the file's name and the node's index and name."""
+    for line in text.splitlines():
+        _, found, message = line.partition("error: ")
+        if found:
+            return re.sub(r"^node \d+ ([\w.]+) '[^']*'", r"\1", message).strip()
+    return text.strip().splitlines()[0][:160] if text.strip() else "no message"
+
+
+def compile_model(settings: Settings, model: Path, so: Path) -> tuple[str, str]:
+    """Compiles `model` to `so`. Gives (status, message); status is pass when it worked."""
+    command = [settings.compiler, "compile", str(model), "-o", str(so), *settings.compile_args]
+    try:
+        p = subprocess.run(command, capture_output=True, timeout=settings.compile_timeout, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return "timeout", f"compiling took over {settings.compile_timeout:g} s"
+    text = p.stderr.decode(errors="replace")
+    if p.returncode == 0:
+        return ("pass", "") if so.exists() else ("error", "exit code 0 and no file")
+    if p.returncode < 0:
+        return "crash", f"the compiler ended with {signal.Signals(-p.returncode).name}"
+    if so.exists():
+        return "error", f"exit code {p.returncode}, and a file was left behind"
+    if p.returncode == 2:
+        return ("unsupported" if CLEAN.search(text) else "error"), first_error(text)
+    return "error", f"exit code {p.returncode}: {first_error(text)}"
+
+
+def compare(got: Any, want: Any, rtol: float, atol: float) -> str:
+    """"" when `got` agrees with `want` as onnx's own runner demands, else what differs."""
+    if isinstance(want, (list, tuple)):
+        if not isinstance(got, (list, tuple)) or len(got) != len(want):
+            return f"a sequence of {len(want)} wanted"
+        return next((m for g, w in zip(got, want) if (m := compare(g, w, rtol, atol))), "")
+    if want is None:
+        return "" if got is None else "an absent optional wanted"
+    if got is None:
+        return "an absent optional where there should be a value"
+    want = np.asarray(want)
+    if got.shape != want.shape:
+        return f"shape {list(got.shape)}, wanted {list(want.shape)}"
+    if want.dtype.kind in "OUS":
+        same = [str(g) == (w.decode() if isinstance(w, bytes) else str(w)) for g, w in zip(got.flat, want.flat)]
+        return "" if all(same) else f"{same.count(False)} of {len(same)} strings differ"
+    if got.dtype != want.dtype:
+        return f"dtype {got.dtype}, wanted {want.dtype}"
+    if want.dtype.kind == "V" or want.dtype.name in ("bfloat16", "int4", "uint4"):  # ml_dtypes
+        if want.dtype.name == "bfloat16":
+            rtol = max(rtol, 2**-6)  # two ulps, as in onnx's runner
+        got, want = got.astype(np.float32), want.astype(np.float32)
+    with np.errstate(all="ignore"):
+        close = np.isclose(got, want, rtol=rtol, atol=atol, equal_nan=True)
+    if close.all():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(~close)[0])
+    return (f"{int((~close).sum())} of {close.size} differ, first at {list(at)}: {got[at]!s}, wanted {want[at]!s}")
+
+
+def _unwrap(value: Any) -> Any:
+    return value.value if isinstance(value, Optional) else value
+
+
+def run_data_sets(settings: Settings, case: data.Case, so: Path) -> str:
+    """Runs every data set of `case` through `so`; "" when all agree."""
+    graph = onnx.load(case.model(False)).graph
+    initial = {t.name for t in graph.initializer}
+    types = [v.type for v in graph.input if v.name not in initial]
+    with tripod.Model(str(so), threads=settings.threads) as model:
+        for folder in case.datasets():
+            inputs = []
+            for k, t in enumerate(types):
+                path = folder / f"input_{k}.pb"
+                if not path.exists():
+                    return f"the case has no {path.name}"
+                value = data.load_value(path, t)
+                inputs.append(Optional(value) if t.WhichOneof("value") == "optional_type" else value)
+            try:
+                outputs = model.run(inputs)
+            except tripod.TripodError as e:
+                return f"run failed ({e.status}): {e}"
+            if len(outputs) != len(graph.output):
+                return f"{len(outputs)} outputs, wanted {len(graph.output)}"
+            for k, output in enumerate(graph.output):
+                want = data.load_value(folder / f"output_{k}.pb", output.type)
+                difference = compare(_unwrap(outputs[k]), want, case.rtol, case.atol)
+                if difference:
+                    return f"output {k}: {difference}"
+    return ""
+
+
+def in_child(work: Any, timeout: float) -> tuple[str, str]:
+    """Runs `work() -> str` in a forked child. Gives (status, message): pass when it returned ""."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        try:
+            message = work()
+        except BaseException:  # the child must never come back from here
+            message = "the harness failed: " + traceback.format_exc(limit=-2).replace("\n", " | ")
+        os.write(write, json.dumps(message[:60000]).encode())
+        os._exit(0)
+    os.close(write)
+    chunks, deadline = [], time.monotonic() + timeout
+    while True:
+        ready, _, _ = select.select([read], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            os.kill(pid, signal.SIGKILL)
+            break
+        chunk = os.read(read, 1 << 16)
+        if not chunk:
+            break
+        chunks.append(chunk)
+    os.close(read)
+    _, status = os.waitpid(pid, 0)
+    if chunks:
+        message = json.loads(b"".join(chunks))
+        return ("wrong", message) if message else ("pass", "")
+    if time.monotonic() >= deadline:
+        return "timeout", f"the run took over {timeout:g} s"
+    if os.WIFSIGNALED(status):
+        return "crash", f"the run ended with {signal.Signals(os.WTERMSIG(status)).name}"
+    return "crash", f"the run ended the process with exit code {os.waitstatus_to_exitcode(status)}"
+
+
+def run_case(settings: Settings, case: data.Case, mode: str) -> Result:
+    """Compiles and runs `case` in `mode` (published or stripped)."""
+    with tempfile.TemporaryDirectory(prefix="tripod-ops-") as folder:
+        so = Path(folder) / "model.so"
+        if settings.keep is not None:
+            (settings.keep / mode).mkdir(parents=True, exist_ok=True)
+            so = settings.keep / mode / (case.name + ".so")
+            so.unlink(missing_ok=True)
+        start = time.monotonic()
+        status, message = compile_model(settings, case.model(mode == "stripped"), so)
+        compiled = time.monotonic()
+        if status == "pass":
+            status, message = in_child(lambda: run_data_sets(settings, case, so), settings.run_timeout)
+        return Result(case.name, mode, status, message, compiled - start, time.monotonic() - compiled)

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Runs the 2033 conformance cases of ONNX against Tripod: compile each, run its .so, compare.
+
+Each case runs as published and with the declared output shapes removed (mode `stripped`).
+known_failures.txt lists what does not pass yet, `case  reason` a line (`case@stripped` when it fails in that mode
+only). The list only shrinks: a listed case that passes is an error, and so is an unlisted one that does not, or a
+listed refusal that has become a wrong answer or a crash. --update-list writes it anew from what ran.
+
+examples: tests/ops/run.py -k conv              cases whose name contains "conv"
+          tests/ops/run.py --op Resize -v       every case with a Resize, each result printed
+          tests/ops/run.py --mode stripped -j 2
+Exit code 0 when nothing unexpected happened.
+"""
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import multiprocessing
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import data  # noqa: E402
+from execute import Result, Settings, run_case  # noqa: E402
+
+LIST = Path(__file__).resolve().with_name("known_failures.txt")
+HEADER = """\
+# Conformance cases that do not pass yet, with the reason; tests/ops/run.py holds the list to what is true.
+# case  reason   or   case@mode  reason (mode: published or stripped) when the case fails in that mode only
+"""
+MODES = ("published", "stripped")
+SEVERITY = {"pass": 0, "unsupported": 1, "wrong": 2, "error": 2, "timeout": 3, "crash": 3}
+
+
+def read_list() -> dict[tuple[str, str], str]:
+    """(case, mode) -> reason."""
+    known: dict[tuple[str, str], str] = {}
+    if not LIST.exists():
+        return known
+    for line in LIST.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            name, _, reason = line.partition("  ")
+            case, _, mode = name.partition("@")
+            for m in [mode] if mode else MODES:
+                known[case, m] = reason.strip()
+    return known
+
+
+def write_list(known: dict[tuple[str, str], str]) -> None:
+    lines = []
+    for case in sorted({c for c, _ in known}):
+        reasons = [known.get((case, m)) for m in MODES]
+        if reasons[0] is not None and reasons[1] is not None:
+            lines.append(f"{case}  {reasons[0]}")
+        else:
+            lines += [f"{case}@{m}  {r}" for m, r in zip(MODES, reasons) if r is not None]
+    LIST.write_text(HEADER + "".join(line + "\n" for line in lines))
+
+
+def reason_of(case: data.Case, result: Result) -> str:
+    """What known_failures.txt says about `result`: its status, then why."""
+    if result.status == "unsupported" and case.needs:
+        return f"unsupported: needs {' and '.join(case.needs)}"
+    return f"{result.status}: {' '.join(result.message.split())[:140]}"
+
+
+def judge(result: Result, listed: str | None) -> str:
+    """"" when `result` is what the list says, else what is unexpected about it."""
+    if result.status == "pass":
+        return "" if listed is None else "passes: remove it from known_failures.txt"
+    if listed is None:
+        return f"{result.status}: {result.message}"
+    before = SEVERITY.get(listed.partition(":")[0], 3)
+    if SEVERITY[result.status] > before:
+        return f"listed as '{listed}', now {result.status}: {result.message}"
+    return ""
+
+
+def select(cases: list[data.Case], args: argparse.Namespace) -> list[data.Case]:
+    """The cases that the command line asks for."""
+    if args.names:
+        cases = [c for c in cases if c.name in args.names]
+    if args.k:
+        cases = [c for c in cases if any(k.lower() in c.name.lower() for k in args.k)]
+    if args.op:
+        cases = [c for c in cases if set(args.op) & set(c.ops)]
+    return [c for c in cases if not args.kind or c.kind in args.kind]
+
+
+_settings: Settings
+
+
+def _work(task: tuple[data.Case, str]) -> Result:
+    return run_case(_settings, *task)
+
+
+def parse() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("names", nargs="*", help="exact case names")
+    p.add_argument("-k", action="append", metavar="TEXT", help="only cases whose name contains TEXT (repeatable: or)")
+    p.add_argument("--op", action="append", help="only cases with a node of this op type (repeatable)")
+    p.add_argument("--kind", action="append", help="node, simple, pytorch-converted, pytorch-operator or real")
+    p.add_argument("--mode", choices=[*MODES, "both"], default="both")
+    p.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    p.add_argument("--threads", type=int, default=1, help="threads of a compiled model (default 1)")
+    p.add_argument("--compiler", default=str(data.ROOT / "build" / "bin" / "tripod"))
+    p.add_argument("--compile-arg", action="append", default=[], metavar="ARG", help="passed on to tripod compile")
+    p.add_argument("--timeout", type=float, default=60.0, help="seconds for one compile; half of it for a run")
+    p.add_argument("--update-list", action="store_true", help="write known_failures.txt from what ran")
+    p.add_argument("--ignore-list", action="store_true", help="report every case that does not pass")
+    p.add_argument("--keep", type=Path, metavar="DIR", help="keep the .so files under DIR/MODE")
+    p.add_argument("--json", type=Path, metavar="FILE", help="write every result there")
+    p.add_argument("--summary", action="store_true", help="also count the reasons of what does not pass")
+    p.add_argument("-v", "--verbose", action="store_true", help="print every result")
+    return p.parse_args()
+
+
+def main() -> int:
+    global _settings
+    args = parse()
+    everything = data.prepare()
+    cases = select(everything, args)
+    if not cases:
+        print("ops: no case matches", file=sys.stderr)
+        return 2
+    if not Path(args.compiler).exists():
+        print(f"ops: no compiler at {os.path.relpath(args.compiler)}: run scripts/build.sh first", file=sys.stderr)
+        return 2
+    _settings = Settings(args.compiler, args.compile_arg, args.threads, args.timeout, args.timeout / 2, args.keep)
+    modes = MODES if args.mode == "both" else (args.mode,)
+    by_name = {c.name: c for c in cases}
+    known = {} if args.ignore_list else read_list()
+    tasks = [(c, m) for c in cases for m in modes]
+
+    start, results, unexpected, seen = time.monotonic(), [], [], 0
+    with multiprocessing.get_context("fork").Pool(args.jobs) as pool:
+        for r in pool.imap_unordered(_work, tasks, chunksize=4):
+            results.append(r)
+            problem = judge(r, known.get((r.case, r.mode)))
+            if problem:
+                unexpected.append(r)
+            if args.verbose or (problem and not args.update_list):
+                print(f"{r.case} ({r.mode}): {problem or r.status + (': ' + r.message if r.message else ' as listed' if r.status != 'pass' else '')}",
+                      flush=True)
+            seen += 1
+            if sys.stderr.isatty() and seen % 20 == 0:
+                print(f"\r{seen}/{len(tasks)}", end="\r", file=sys.stderr, flush=True)
+
+    if args.update_list:
+        for r in results:
+            known.pop((r.case, r.mode), None)
+            if r.status != "pass":
+                known[r.case, r.mode] = reason_of(by_name[r.case], r)
+        names = {c.name for c in everything}
+        write_list({key: reason for key, reason in known.items() if key[0] in names})
+        unexpected = []
+    else:
+        names = {c.name for c in everything}
+        for case in sorted({c for c, _ in known if c not in names}):
+            print(f"{case}: no such case: remove it from known_failures.txt")
+            unexpected.append(Result(case, "", "error"))
+    if args.json:
+        args.json.write_text(json.dumps([asdict(r) for r in sorted(results, key=lambda r: (r.case, r.mode))], indent=1))
+    if args.summary:
+        reasons = collections.Counter(reason_of(by_name[r.case], r)[:90] for r in results if r.status != "pass")
+        for reason, n in reasons.most_common(60):
+            print(f"{n:5d}  {reason}")
+    counts = collections.Counter(r.status for r in results)
+    whole = {c.name for c in cases} - {r.case for r in results if r.status != "pass"}
+    print(f"ops: {', '.join(f'{n} {s}' for s, n in sorted(counts.items()))} in {time.monotonic() - start:.0f} s "
+          f"({sum(r.compile_s for r in results) / len(results) * 1e3:.0f} ms a compile); "
+          f"{len(whole)} of {len(cases)} cases pass in {' and '.join(modes)}")
+    failed = len(unexpected)
+    passed = sum(r.status == "pass" for r in results) - sum(r.status == "pass" for r in unexpected)
+    listed = len(results) - passed - sum(1 for r in unexpected if r.mode)
+    print(f"{passed} passed, {failed} failed, {listed} listed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
