@@ -1,0 +1,13 @@
+// Replaces math operations (exp, log, tanh, erf, pow, ...) by arithmetic: polynomials and bit operations that fuse
+// into whatever kernel uses them and give the same bits on every target (every fma is explicit).
+// f32: at most 2 ulp over all finite inputs; f64: at most 2 ulp sampled. Special values as C99's functions.
+#pragma once
+
+#include "loop/ir.h"
+
+namespace tripod::loop {
+
+Function expand_math(const Function& f);
+Expr expand_math(const Expr& e);
+
+}  // namespace tripod::loop
