@@ -10,16 +10,9 @@
 """
 from __future__ import annotations
 
-import json
-import os
-import re
-import select
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,8 +22,9 @@ import onnx
 
 import data
 
-sys.path.insert(0, str(data.ROOT / "python"))
+sys.path[:0] = [str(data.ROOT / "python"), str(data.ROOT / "tests")]
 import tripod  # noqa: E402
+from harness import compile_model as compile_model_with, in_child  # noqa: E402
 from tripod.capi import Optional  # noqa: E402
 
 
@@ -56,36 +50,10 @@ class Result:
     run_s: float = 0.0
 
 
-# What a clean refusal looks like: `error: node 41 Resize 'up3/resize': ...` or an error about an input or output.
-CLEAN = re.compile(r"error: (?:in function '[^']*': )?(node \d+ [\w.]+ '|(?:graph )?(?:input|output|initializer|model|opset|function)\b)")
-
-
-def first_error(text: str) -> str:
-    """The first error of a compiler's messages, without the file's name and the node's index and name."""
-    for line in text.splitlines():
-        _, found, message = line.partition("error: ")
-        if found:
-            return re.sub(r"^node \d+ ([\w.]+) '[^']*'", r"\1", message).strip()
-    return text.strip().splitlines()[0][:160] if text.strip() else "no message"
-
-
 def compile_model(settings: Settings, model: Path, so: Path) -> tuple[str, str]:
     """Compiles `model` to `so`. Gives (status, message); status is pass when it worked."""
-    command = [settings.compiler, "compile", str(model), "-o", str(so), *settings.compile_args]
-    try:
-        p = subprocess.run(command, capture_output=True, timeout=settings.compile_timeout, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired:
-        return "timeout", f"compiling took over {settings.compile_timeout:g} s"
-    text = p.stderr.decode(errors="replace")
-    if p.returncode == 0:
-        return ("pass", "") if so.exists() else ("error", "exit code 0 and no file")
-    if p.returncode < 0:
-        return "crash", f"the compiler ended with {signal.Signals(-p.returncode).name}"
-    if so.exists():
-        return "error", f"exit code {p.returncode}, and a file was left behind"
-    if p.returncode == 2:
-        return ("unsupported" if CLEAN.search(text) else "error"), first_error(text)
-    return "error", f"exit code {p.returncode}: {first_error(text)}"
+    compiled = compile_model_with(settings.compiler, model, so, settings.compile_args, settings.compile_timeout)
+    return compiled.status, compiled.message
 
 
 def compare(got: Any, want: Any, rtol: float, atol: float) -> str:
@@ -148,41 +116,6 @@ def run_data_sets(settings: Settings, case: data.Case, so: Path) -> str:
                 if difference:
                     return f"output {k}: {difference}"
     return ""
-
-
-def in_child(work: Any, timeout: float) -> tuple[str, str]:
-    """Runs `work() -> str` in a forked child. Gives (status, message): pass when it returned ""."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(read)
-        try:
-            message = work()
-        except BaseException:  # the child must never come back from here
-            message = "the harness failed: " + traceback.format_exc(limit=-2).replace("\n", " | ")
-        os.write(write, json.dumps(message[:60000]).encode())
-        os._exit(0)
-    os.close(write)
-    chunks, deadline = [], time.monotonic() + timeout
-    while True:
-        ready, _, _ = select.select([read], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            os.kill(pid, signal.SIGKILL)
-            break
-        chunk = os.read(read, 1 << 16)
-        if not chunk:
-            break
-        chunks.append(chunk)
-    os.close(read)
-    _, status = os.waitpid(pid, 0)
-    if chunks:
-        message = json.loads(b"".join(chunks))
-        return ("wrong", message) if message else ("pass", "")
-    if time.monotonic() >= deadline:
-        return "timeout", f"the run took over {timeout:g} s"
-    if os.WIFSIGNALED(status):
-        return "crash", f"the run ended with {signal.Signals(os.WTERMSIG(status)).name}"
-    return "crash", f"the run ended the process with exit code {os.waitstatus_to_exitcode(status)}"
 
 
 def run_case(settings: Settings, case: data.Case, mode: str) -> Result:

@@ -1,0 +1,119 @@
+"""What the Python suites share: compiling with the tripod binary, and running code in a child that may crash."""
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Sequence
+
+ROOT = Path(__file__).resolve().parent.parent
+COMPILER = ROOT / "build" / "bin" / "tripod"
+
+# What a clean refusal looks like: `error: node 41 Resize 'up3/resize': ...` or an error about an input or output.
+CLEAN = re.compile(r"error: (?:in function '[^']*': )?(node \d+ [\w.]+ '|(?:graph )?(?:input|output|initializer|model|opset|function)\b)")
+
+
+def first_error(text: str) -> str:
+    """The first error of a compiler's messages, without the file's name and the node's index and name."""
+    for line in text.splitlines():
+        _, found, message = line.partition("error: ")
+        if found:
+            return re.sub(r"^node \d+ ([\w.]+) '[^']*'", r"\1", message).strip()
+    return text.strip().splitlines()[0][:160] if text.strip() else "no message"
+
+
+@dataclass
+class Compiled:
+    """How a compile went; status is one of pass, unsupported, error, crash, timeout."""
+
+    status: str
+    message: str = ""
+    seconds: float = 0.0
+    peak_mb: float = 0.0
+    stderr: str = ""
+
+
+def compile_model(compiler: str, model: Path, so: Path, args: Sequence[str] = (), timeout: float = 60.0) -> Compiled:
+    """Runs `tripod compile model -o so`; peak_mb is the compiler's resident set at its largest."""
+    command = [compiler, "compile", str(model), "-o", str(so), *args]
+    start = time.monotonic()
+    with tempfile.TemporaryFile() as messages:
+        p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=messages, stdin=subprocess.DEVNULL)
+        killed, code, usage = _wait(p, timeout)
+        p.returncode = code
+        messages.seek(0)
+        text = messages.read().decode(errors="replace")
+    status, message = _judge(p.returncode, text, so, killed, timeout)
+    return Compiled(status, message, time.monotonic() - start, usage.ru_maxrss / 1024, text)
+
+
+def _wait(p: subprocess.Popen[bytes], timeout: float) -> tuple[bool, int, resource.struct_rusage]:
+    """Waits for `p` and kills it after `timeout` seconds: (killed, exit code, resources it used)."""
+    fd, killed = os.pidfd_open(p.pid), False
+    try:
+        if not select.select([fd], [], [], timeout)[0]:
+            killed = True
+            p.kill()
+    finally:
+        os.close(fd)
+    _, status, usage = os.wait4(p.pid, 0)
+    return killed, os.waitstatus_to_exitcode(status), usage
+
+
+def _judge(code: int, text: str, so: Path, killed: bool, timeout: float) -> tuple[str, str]:
+    """(status, message) of a compile that ended with `code`, as subprocess counts, and printed `text`."""
+    if killed:
+        return "timeout", f"compiling took over {timeout:g} s"
+    if code == 0:
+        return ("pass", "") if so.exists() else ("error", "exit code 0 and no file")
+    if code < 0:
+        return "crash", f"the compiler ended with {signal.Signals(-code).name}"
+    if so.exists():
+        return "error", f"exit code {code}, and a file was left behind"
+    if code == 2:
+        return ("unsupported" if CLEAN.search(text) else "error"), first_error(text)
+    return "error", f"exit code {code}: {first_error(text)}"
+
+
+def in_child(work: Callable[[], str], timeout: float) -> tuple[str, str]:
+    """Runs `work() -> str` in a forked child. Gives (status, message): pass when it returned ""."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        try:
+            message = work()
+        except BaseException:  # the child must never come back from here
+            message = "the harness failed: " + traceback.format_exc(limit=-2).replace("\n", " | ")
+        os.write(write, json.dumps(message[:60000]).encode())
+        os._exit(0)
+    os.close(write)
+    chunks, deadline = [], time.monotonic() + timeout
+    while True:
+        ready, _, _ = select.select([read], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            os.kill(pid, signal.SIGKILL)
+            break
+        chunk = os.read(read, 1 << 16)
+        if not chunk:
+            break
+        chunks.append(chunk)
+    os.close(read)
+    _, status = os.waitpid(pid, 0)
+    if chunks:
+        message = json.loads(b"".join(chunks))
+        return ("wrong", message) if message else ("pass", "")
+    if time.monotonic() >= deadline:
+        return "timeout", f"the run took over {timeout:g} s"
+    if os.WIFSIGNALED(status):
+        return "crash", f"the run ended with {signal.Signals(os.WTERMSIG(status)).name}"
+    return "crash", f"the run ended the process with exit code {os.waitstatus_to_exitcode(status)}"
