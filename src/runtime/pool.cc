@@ -195,7 +195,8 @@ void run_parallel(tp_kernel kernel, const uint64_t* args, int64_t extent, int64_
   }
   int64_t pieces = quotient / grain;
   pieces = pieces < 1 ? 1 : pieces > kPieces ? kPieces : pieces;
-  int64_t piece = (quotient + pieces) / pieces;  // of the longest range, quotient + 1, rounded up
+  int64_t longest = quotient + (remainder > 0 ? 1 : 0);
+  int64_t piece = (longest + pieces - 1) / pieces;
   pool.job = {kernel, args, piece, threads, scratch, scratch_stride};
   open_gate(threads);
   work(0);

@@ -1,0 +1,78 @@
+// Weights beside model.so: a .safetensors file that is mapped once, when the first context is made. Offsets in the
+// generated program count from the start of the file's data, after its header.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "runtime/internal.h"
+
+namespace tripod::rt {
+namespace {
+
+Mutex mapping;
+std::atomic<const char*> mapped_data;
+char* mapped_file;
+size_t mapped_size;
+
+// The folder of model.so, then the name of the weights; false when it does not fit.
+bool weights_path(char* path, size_t size) {
+  const char* name = tp_the_model.external_weights;
+  Dl_info self;
+  if (dladdr(&tp_the_model, &self) == 0 || !self.dli_fname) return false;
+  const char* slash = strrchr(self.dli_fname, '/');
+  int folder = slash ? static_cast<int>(slash + 1 - self.dli_fname) : 0;
+  int n = snprintf(path, size, "%.*s%s", folder, self.dli_fname, name);
+  return n > 0 && static_cast<size_t>(n) < size;
+}
+
+// Maps the file and returns its data; an error otherwise.
+tripod_status map_file(const char* path, const char** data) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return set_last_error(TRIPOD_RUNTIME_ERROR, "weights '%s': %s", path, strerror(errno));
+  struct stat s = {};
+  uint64_t header = 0;
+  bool readable = fstat(fd, &s) == 0 && pread(fd, &header, sizeof header, 0) == sizeof header;
+  auto size = static_cast<uint64_t>(s.st_size);
+  uint64_t wanted = static_cast<uint64_t>(tp_the_model.weights_size) + sizeof header;
+  if (!readable || size < wanted || header != size - wanted) {
+    close(fd);
+    return set_last_error(TRIPOD_RUNTIME_ERROR,
+                          "weights '%s': not the file that belongs to this model: got %llu bytes of data, wanted %lld",
+                          path, static_cast<unsigned long long>(readable ? size - sizeof header - header : 0),
+                          static_cast<long long>(tp_the_model.weights_size));
+  }
+  void* file = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  close(fd);
+  if (file == MAP_FAILED) return set_last_error(TRIPOD_OUT_OF_MEMORY, "weights '%s': %s", path, strerror(errno));
+  mapped_file = static_cast<char*>(file);
+  mapped_size = size;
+  *data = mapped_file + sizeof header + header;
+  return TRIPOD_OK;
+}
+
+}  // namespace
+
+const char* weights() {
+  if (!tp_the_model.external_weights) return tp_the_model.weights ? tp_the_model.weights : empty_data();
+  if (const char* known = mapped_data.load(std::memory_order_acquire)) return known;
+  Lock lock(mapping);
+  if (const char* known = mapped_data.load(std::memory_order_acquire)) return known;
+  char path[4096];
+  const char* data = nullptr;
+  if (!weights_path(path, sizeof path))
+    set_last_error(TRIPOD_RUNTIME_ERROR, "weights '%s': the path of the model is not known",
+                   tp_the_model.external_weights);
+  else if (map_file(path, &data) == TRIPOD_OK)
+    mapped_data.store(data, std::memory_order_release);
+  return data;
+}
+
+void unmap_weights() {
+  if (mapped_file) munmap(mapped_file, mapped_size);
+  mapped_file = nullptr;
+}
+
+}  // namespace tripod::rt
