@@ -13,11 +13,15 @@
 //
 // Semantics of scalar operations (the interpreter in loop/interpreter.cc is the judge, back ends give the same bits):
 //   - floats: IEEE, round to nearest even, no contraction (fma is explicit), no flushing of denormals.
-//   - f16, bf16 and f8 occur only in loads, stores and casts; arithmetic on them does not exist.
+//   - f16, bf16, f8, i4 and u4 occur only in loads, stores, constants, casts, bitcasts and selects; arithmetic on them
+//     does not exist. f64 becomes a small float with one rounding, integers through f32 (expand_math leaves casts of
+//     small floats only from and to f32).
+//   - rem is C's: the sign is the dividend's, fmod for floats.
 //   - integers wrap; x / 0 and x rem 0 are 0, INT_MIN / -1 is INT_MIN; shifts by >= width give 0 (or the sign).
 //   - min and max give NaN when an operand is NaN; of +0 and -0 either.
-//   - cast float to int truncates; NaN and out-of-range values: through i64 (i64's minimum when out of its range)
-//     and then wrapping, for every narrower type; u64 from [2^63, 2^64) is exact.
+//   - cast float to int truncates towards zero: to i8, i16, i32, u8, u16 through i32 (NaN and what does not fit give
+//     i32's minimum) and then wrapping; to u32 and i64 through i64 (likewise i64's minimum), wrapping for u32; u64 as
+//     i64 below 2^63 and exact in [2^63, 2^64). These are the bits of x86's conversion instructions.
 //   - a load whose guard is false gives `other` and touches no memory; a store whose guard is false does nothing.
 #pragma once
 
@@ -26,6 +30,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -70,7 +75,8 @@ struct BufferNode : RefCounted {
 };
 using Buffer = Ref<const BufferNode>;
 Buffer make_buffer(std::string name, DType t, std::vector<Index> shape, Scope s = Scope::global, Layout l = {});
-// Element offset in memory of a logical index, and the number of elements the buffer takes.
+// Element offset in memory of a logical index (an empty Index, meaning 0, for a buffer of rank 0), and the number of
+// elements the buffer takes.
 Index offset(const Buffer& b, const std::vector<Index>& index);
 Index storage_size(sym::Context& c, const Buffer& b);
 
@@ -126,7 +132,9 @@ Expr constant_bits(DType t, uint64_t bits);  // bit pattern of t
 Expr from_index(DType t, Index i);
 Expr load(const Buffer& b, std::vector<Index> indices);
 Expr load_guarded(const Buffer& b, std::vector<Index> indices, Index guard, Expr other);
-Expr make(Op op, std::vector<Expr> args);                 // result type from the operands
+// The result type comes from the operands (an fma of integers is * and +). Constants fold, and identities that hold
+// bit for bit (x * 1, x + -0, ...) are applied.
+Expr make(Op op, std::vector<Expr> args);
 Expr cast(Expr e, DType to);                              // no node when it is of that type already
 Expr bitcast(Expr e, DType to);
 double constant_value(const Expr& e);                     // of a constant, as f64
@@ -237,22 +245,30 @@ struct Function {
 };
 
 // --- walking ------------------------------------------------------------------------------------------------------
-// Rebuilds what changes; a callback returns a replacement or null for "go on inside". Memoised on nodes.
+// Rebuilds what changes. Override rewrite(); it returns a replacement, or null for "go on inside" (as does calling
+// Rewriter::rewrite). apply() is the entry, and what rewrite_children() calls on every child; it remembers the results
+// for expressions (a DAG), not for statements. A bound variable (of a loop, let, block iterator) goes through
+// rewrite_index too, and is replaced when the result is a variable.
 struct Rewriter {
   virtual ~Rewriter() = default;
   virtual Expr rewrite(const Expr& e);
   virtual Stmt rewrite(const Stmt& s);
   virtual Index rewrite_index(Index i) { return i; }
   virtual Buffer rewrite_buffer(const Buffer& b) { return b; }
+  Expr apply(const Expr& e);
+  Stmt apply(const Stmt& s);
 
  protected:
   Expr rewrite_children(const Expr& e);
   Stmt rewrite_children(const Stmt& s);
+  std::vector<Index> rewrite_indices(const std::vector<Index>& is);
+  // For a rewriter whose answer depends on where it is: when that changes.
+  void forget() { done_.clear(); }
 
  private:
-  std::vector<std::pair<Expr, Expr>> kept_;
-  struct Memo;
+  std::unordered_map<const ExprNode*, std::pair<Expr, Expr>> done_;  // keeps the nodes alive: their addresses are keys
 };
+// Also in the shapes and layouts of buffers (which become new buffers then).
 Stmt substitute(const Stmt& s, const sym::Map& vars);
 Expr substitute(const Expr& e, const sym::Map& vars);
 // Calls f for every statement, outermost first; g (if given) for every expression once.
