@@ -118,7 +118,9 @@ def describe_ops(path: Path) -> str:
     graph = model.graph
     walk(graph, 0)
     initial = {t.name for t in graph.initializer}
-    inputs = [value(v) + (" (has an initializer)" if v.name in initial else "") for v in graph.input]
+    inputs = [value(v) for v in graph.input if v.name not in initial]
+    if len(inputs) < len(graph.input):
+        inputs.append(f"and {len(graph.input) - len(inputs)} initializers that are also inputs")
     opsets = ", ".join(f"{o.domain or 'ai.onnx'} {o.version}" for o in model.opset_import)
     lines = [f"== {path.stem}: IR {model.ir_version}; opset {opsets}; by {model.producer_name} {model.producer_version}",
              f"   {path.stat().st_size / 1e6:.1f} MB, {sum(counts.values())} nodes, sub-graph depth {depth}, "

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Configures and builds; leaves the compiler at build/bin/tripod.
+#
+# usage: scripts/build.sh [--config release|debug|asan|ubsan|tsan] [--no-tests] [TARGET...]
+#   release (default) lives in build/release and is what build/bin/tripod points to; the others in build/CONFIG.
+#   Needs what scripts/setup.sh installs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+config=release
+tests=ON
+targets=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --config) config=${2:?--config needs a name}; shift ;;
+    --no-tests) tests=OFF ;;
+    -h|--help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) echo "build.sh: unknown option $1 (see --help)" >&2; exit 2 ;;
+    *) targets+=("$1") ;;
+  esac
+  shift
+done
+
+type=Release
+sanitize=""
+case "$config" in
+  release) ;;
+  debug) type=Debug ;;
+  asan) sanitize=address ;;
+  ubsan) sanitize=undefined ;;
+  tsan) sanitize=thread ;;
+  *) echo "build.sh: no configuration '$config': release, debug, asan, ubsan or tsan" >&2; exit 2 ;;
+esac
+
+cmake -S . -B "build/$config" -G Ninja -DCMAKE_BUILD_TYPE=$type -DTRIPOD_SANITIZE=$sanitize \
+  -DTRIPOD_TESTS=$tests --log-level=WARNING
+# LLVM's headers make some compiles take over a gigabyte: no more jobs than cores.
+cmake --build "build/$config" -j "$(nproc)" ${targets[@]:+--target "${targets[@]}"}
+if [ "$config" = release ]; then
+  mkdir -p build/bin
+  ln -sf ../release/bin/tripod build/bin/tripod
+fi

@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Sets up, builds, and passes every test; .ci/run is this script. From nothing it takes under 40 minutes on 2 cores.
+#
+# usage: scripts/test.sh [--device cpu|cuda] [--only SUITE[,SUITE...]] [--list]
+#   suites: includes unit ops models python (--list prints them); default all.
+# Ends with the line "N passed, N failed"; the exit code is 0 when none failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+suites=(includes unit ops models python)
+device=cpu
+only=""
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --device) device=${2:?--device needs cpu or cuda}; shift ;;
+    --only) only=${2:?--only needs a suite}; shift ;;
+    --list) printf '%s\n' "${suites[@]}"; exit 0 ;;
+    -h|--help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "test.sh: unknown argument $1 (see --help)" >&2; exit 2 ;;
+  esac
+  shift
+done
+case "$device" in
+  cpu) ;;
+  cuda) echo "test.sh: --device cuda: this version has no CUDA back end yet, only --device cpu" >&2; exit 2 ;;
+  *) echo "test.sh: unknown device '$device': cpu or cuda" >&2; exit 2 ;;
+esac
+for s in ${only//,/ }; do
+  printf '%s\n' "${suites[@]}" | grep -qx "$s" || { echo "test.sh: no suite '$s': ${suites[*]}" >&2; exit 2; }
+done
+
+python=build/venv/bin/python
+passed=0
+failed=0
+broken=()
+
+wanted() { [ -z "$only" ] || [[ ",$only," == *",$1,"* ]]; }
+
+# count NAME COMMAND...: runs COMMAND, shows its output, and adds up its last line "N passed, N failed...". A command
+# that fails without such a line, or says 0 failed and still fails, counts as one failure.
+count() {
+  local name=$1 log start=$SECONDS code last p f
+  shift
+  log=$(mktemp)
+  echo "== $name"
+  "$@" 2>&1 | tee "$log"
+  code=${PIPESTATUS[0]}
+  last=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -1)
+  p=$(sed -nE 's/^([0-9]+) passed.*/\1/p' <<<"$last")
+  f=$(sed -nE 's/^[0-9]+ passed, ([0-9]+) failed.*/\1/p' <<<"$last")
+  passed=$((passed + ${p:-0}))
+  failed=$((failed + ${f:-0}))
+  if [ "$code" -ne 0 ] && [ "${f:-0}" -eq 0 ]; then failed=$((failed + 1)); fi
+  [ "$code" -eq 0 ] || broken+=("$name")
+  rm -f "$log"
+  echo "== $name: $((SECONDS - start)) s, exit code $code"
+}
+
+# GoogleTest binaries and whatever else CMake registered; ctest's own summary turned into ours.
+run_ctest() {
+  local log code total bad
+  log=$(mktemp)
+  ctest --test-dir build/release --output-on-failure -j "$(nproc)" --timeout 600 | tee "$log"
+  code=${PIPESTATUS[0]}
+  total=$(sed -nE 's/.*tests failed out of ([0-9]+)$/\1/p; s/.*tests passed.* out of ([0-9]+)$/\1/p' "$log" | tail -1)
+  bad=$(sed -nE 's/.*, ([0-9]+) tests? failed out of.*/\1/p' "$log" | tail -1)
+  rm -f "$log"
+  echo "$((${total:-0} - ${bad:-0})) passed, ${bad:-0} failed"
+  return "$code"
+}
+
+# Python unit suites: every tests/**/check_*.py is a program that ends with "N passed, N failed".
+run_python_checks() {
+  local p=0 f=0 last
+  for check in $(find tests -name 'check_*.py' | sort); do
+    echo "-- $check"
+    last=$($python "$check" 2>&1 | tee /dev/stderr | tail -1)
+    if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]]; then
+      p=$((p + BASH_REMATCH[1])); f=$((f + BASH_REMATCH[2]))
+    else
+      echo "$check gave no summary line"; f=$((f + 1))
+    fi
+  done
+  echo "$p passed, $f failed"
+  [ "$f" -eq 0 ]
+}
+
+finish() {
+  [ ${#broken[@]} -eq 0 ] || echo "test.sh: not good: ${broken[*]}"
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ] && [ ${#broken[@]} -eq 0 ]
+  exit $?
+}
+
+start=$SECONDS
+scripts/setup.sh || { echo "test.sh: setup failed"; failed=1; finish; }
+echo "== setup: $((SECONDS - start)) s"
+wanted includes && count includes $python scripts/check_includes.py
+if [ "$only" != includes ]; then
+  start=$SECONDS
+  scripts/build.sh || { echo "test.sh: the build failed"; failed=$((failed + 1)); broken+=(build); finish; }
+  echo "== build: $((SECONDS - start)) s"
+fi
+wanted unit && count unit run_ctest
+wanted ops && count ops $python tests/ops/run.py --summary
+wanted models && count models $python tests/models/run.py
+wanted python && count python run_python_checks
+finish
