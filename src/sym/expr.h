@@ -2,8 +2,10 @@
 //
 // An `Expr` is a handle to an immutable node that is interned in a `Context` (one per compile), so that equal
 // expressions are the same pointer and `==` is identity. Every constructor returns the canonical simplified form:
-// sums are linear combinations with sorted terms and one constant; everything else goes through the one table of
+// sums are polynomials (integer coefficient * product of sorted atoms, terms sorted, one constant, so that
+// (N + 1)*W is N*W + W); comparisons are normalised differences; everything else goes through the one table of
 // rules in sym/rules.cc, which also drives the tests (each rule against brute force, each rule fires).
+// The order of terms depends on names and structure only, never on the order of creation: text is deterministic.
 //
 // Values are mathematical integers; constants are int64. Arithmetic on constants that overflows int64 throws
 // sym::Overflow, which the callers turn into an error that names the tensor. Conditions are 0 or 1.
@@ -49,13 +51,15 @@ struct Overflow : std::runtime_error {
 
 struct Node {
   Op op;
-  uint32_t id;            // order of creation in the context; the order of terms in a canonical sum
-  int64_t value = 0;      // constant
-  std::string name;       // variable
+  uint32_t id;            // order of creation in the context
+  int64_t value = 0;      // constant; of a variable how many share its name and came before it
+  std::string name;       // variable, as given to var()
   const Node* args[3] = {nullptr, nullptr, nullptr};
   Range range;            // of a variable as declared; of any other node as inferred when it was made
-  int64_t divisor = 1;    // the value is a multiple of this
+  int64_t divisor = 1;    // the value is a multiple of this; 0 for the constant 0 only
   Context* context = nullptr;
+  uint32_t size = 1;      // nodes of the expression written as a tree (saturating)
+  uint64_t var_bits = 0;  // a Bloom filter over its variables, so that most walks for one stop at once
 };
 
 class Expr {
@@ -96,11 +100,17 @@ class Context {
   Expr constant(int64_t v);
   // A new variable, distinct from every other even if the name is the same (printing adds ".1", ".2" then).
   Expr var(std::string_view name, Range range = {}, int64_t divisor = 1);
+  // Records the fact 0 <= var < upper, for loop variables whose extent depends on symbols. Simplification and
+  // prove() use it from here on: call it before var is used. The caller guarantees it wherever an expression
+  // over var is evaluated. substitute() does not carry it over to the replacement.
+  void assume_below(Expr var, Expr upper);
   // The canonical, simplified node for op(args). The free functions below are the way to call it.
   Expr make(Op op, Expr a, Expr b = {}, Expr c = {});
 
+  struct Impl;  // sym/impl.h, for the files of this folder
+  Impl& impl() { return *impl_; }
+
  private:
-  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
@@ -136,6 +146,7 @@ Expr ge(Expr a, int64_t b);
 Expr logical_and(Expr a, Expr b);
 Expr logical_or(Expr a, Expr b);
 Expr logical_not(Expr a);
+Expr bit_xor(Expr a, Expr b);
 
 // Replaces variables (all at once) and simplifies again.
 Expr substitute(Expr e, const Map& vars);
@@ -175,7 +186,13 @@ int64_t evaluate(Expr e, const Values& values);
 std::string text(Expr e);
 Expr parse(Context& context, std::string_view text, const std::function<Expr(std::string_view)>& lookup);
 
+// The same for text that goes on after the expression: parses the longest expression that starts at `position`
+// and moves `position` behind it (for the parsers of the IRs).
+Expr parse_prefix(Context& context, std::string_view text, size_t& position,
+                  const std::function<Expr(std::string_view)>& lookup);
+
 // Product and sum of a list (1 and 0 when empty).
 Expr product(Context& context, const std::vector<Expr>& es);
+Expr sum(Context& context, const std::vector<Expr>& es);
 
 }  // namespace tripod::sym
