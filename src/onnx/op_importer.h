@@ -59,7 +59,8 @@ class Scope;  // the importer's own: names of the graph being imported (scope.h)
 
 class NodeContext {
  public:
-  NodeContext(Scope& scope, Graph& g, const ::onnx::NodeProto& node, const Row& row, int opset, Site site);
+  NodeContext(Scope& scope, Graph& g, const ::onnx::NodeProto& node, const Row& row, int opset, Site site,
+              std::vector<ValueId> inputs);
 
   Scope& scope;
   Graph& g;
@@ -79,8 +80,9 @@ class NodeContext {
   ValueId optional_input(int i) const;   // kNoValue when it is missing
   const std::vector<ValueId>& inputs() const { return inputs_; }
 
-  const Type& type(ValueId v) const { return g.type(v); }
-  const Shape& shape(ValueId v) const { return g.type(v).shape; }
+  // Copies: a reference into the graph would not survive the next node that is added.
+  Type type(ValueId v) const { return g.type(v); }
+  Shape shape(ValueId v) const { return g.type(v).shape; }
   int rank(ValueId v) const { return g.type(v).rank(); }
   Expr dim(ValueId v, int axis) const { return g.type(v).shape[axis]; }
   DType dtype(ValueId v) const { return g.type(v).dtype; }

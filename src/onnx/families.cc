@@ -1,0 +1,13 @@
+#include "onnx/op_importer.h"
+
+namespace tripod::importer {
+
+std::span<const std::span<const Row>> families() {
+  static const std::span<const Row> tables[] = {
+      elementwise_rows(), elementwise_legacy_rows(), source_rows(), move_rows(), slice_rows(), gather_rows(),
+      control_rows(),
+  };
+  return tables;
+}
+
+}  // namespace tripod::importer
