@@ -15,9 +15,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -50,9 +53,12 @@ struct Node {
   bool dead = false;
 };
 
-// What a shape rule says when operands do not fit; add() turns it into a CompileError with the node's site.
-struct ShapeError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+// What a shape rule says when operands do not fit. It is a CompileError; add() and add_node() fill in the site (the
+// first of the current origins), infer() leaves it empty. what() is the plain message.
+struct ShapeError : CompileError {
+  explicit ShapeError(std::string message) : CompileError(Site{}, std::move(message)) {}
+  ShapeError(const Site& site, std::string message) : CompileError(site, std::move(message)) {}
+  const char* what() const noexcept override { return diagnostics.errors()[0].message.c_str(); }
 };
 
 class Module;
@@ -63,7 +69,8 @@ class Graph {
 
   // --- building -------------------------------------------------------------------------------------------------
   ValueId add_input(std::string_view name, Type type);
-  // Adds a node with one result, its type from the op's shape rule. Throws ShapeError when operands do not fit.
+  // Adds a node, its types from the op's shape rule; returns its first result. Throws ShapeError when operands do not
+  // fit.
   ValueId add(OpKind op, std::vector<ValueId> operands, Attr attr = NoAttr{});
   // Adds a node whose result types are given (ops with the rule `given`, or several results).
   NodeId add_node(OpKind op, std::vector<ValueId> operands, Attr attr, std::vector<Type> result_types);
@@ -73,10 +80,13 @@ class Graph {
   ValueId scalar(DType dtype, double value);                                    // rank 0
   ValueId add_ints(const std::vector<int64_t>& values);                         // i64, 1-D
   ValueId add_exprs(const std::vector<Expr>& values, DType dtype = DType::i64); // sym_values, 1-D (const when all are)
-  ValueId reshape(ValueId x, Shape shape);
+  ValueId reshape(ValueId x, Shape shape);                                      // x itself when it has that shape
   void set_outputs(std::vector<ValueId> outputs, std::vector<std::string> names);
   // Nodes added from here on come from these ONNX nodes (the importer sets it for each node, rewrites for each match).
   void set_origins(std::vector<Site> origins) { origins_ = std::move(origins); }
+  const std::vector<Site>& origins() const { return origins_; }
+  // Renames a value; the name is made unique (".1", ...) when another value has it.
+  void set_name(ValueId v, std::string_view wanted);
 
   // --- looking --------------------------------------------------------------------------------------------------
   const std::string& name() const { return name_; }
@@ -108,23 +118,28 @@ class Graph {
   const ConstAttr& bytes(ValueId v) const;
 
   // --- editing --------------------------------------------------------------------------------------------------
-  void replace_uses(ValueId from, ValueId to);   // outputs too; types must agree
+  // Outputs too; types must agree. Node `except` keeps its operands (`to` computed from `from` in front of the rest).
+  void replace_uses(ValueId from, ValueId to, NodeId except = -1);
   void set_operand(NodeId n, int slot, ValueId v);
   void erase(NodeId n);                          // results must be unused
-  int remove_dead();                             // returns how many nodes went
+  // Returns how many nodes went. Nodes that define a data symbol stay as long as anything live mentions the symbol.
+  int remove_dead();
   void sort();                                   // producers before users, otherwise stable
   void compact();                                // sort, drop dead nodes and values; ids change
 
  private:
   std::string unique_name(std::string_view wanted);
+  ValueId new_value(NodeId producer, int result, Type type);
+  NodeId append(OpKind op, std::vector<ValueId> operands, Attr attr, std::vector<Type> result_types);
   std::string name_;
   Module* module_;
   std::vector<Node> nodes_;
   std::vector<Value> values_;
+  std::vector<NodeId> order_;  // sort() permutes this, not the nodes: ids stay
   std::vector<ValueId> inputs_, outputs_;
   std::vector<std::string> output_names_;
   std::vector<Site> origins_;
-  std::unordered_map<std::string, int> names_;
+  std::unordered_map<std::string, int> names_;  // taken names, and the next suffix to try after each
 };
 
 class Module {
@@ -168,6 +183,10 @@ std::optional<std::vector<Expr>> infer_contents(const Graph& g, const Node& n, i
 // be proved equal is taken as equal and goes to Module::requirements (a symbolic dim is never taken to be 1).
 Shape broadcast_shapes(Graph& g, const Shape& a, const Shape& b);
 Expr element_count(sym::Context& c, const Shape& s);
+// Everything equal, quantisation and element types by content.
+bool same_type(const Type& a, const Type& b);
+// Adds a requirement unless it is proved or already there. Throws ShapeError(what) when it is provably false.
+void require(Graph& g, Expr condition, std::string what);
 
 // --- text (docs/design.md section 4): exact round trip ------------------------------------------------------------
 std::string text(const Module& m);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace tripod::graph {
@@ -191,6 +192,10 @@ struct OpInfo {
 };
 
 const OpInfo& info(OpKind k);
+inline constexpr int kNumOps = static_cast<int>(OpKind::all_gather) + 1;
+std::optional<OpKind> parse_op(std::string_view text);
+// The rule of the op is `given`: add_node() needs its result types.
+bool type_is_given(OpKind k);
 inline bool has(OpKind k, Property p) { return (info(k).properties & p) != 0; }
 
 }  // namespace tripod::graph
