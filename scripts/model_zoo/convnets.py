@@ -16,9 +16,9 @@ def _images(net: Net, name: str = "input") -> str:
 
 
 def resnet50() -> onnx.ModelProto:
-    """torchvision's ResNet-50 v1.5, BatchNormalization left as nodes (as the model zoo has it), opset 11, IR 3
-    style: every initializer is a graph input too."""
-    net = Net("resnet50", opset=11, seed=50, ir=6)
+    """torchvision's ResNet-50 v1.5, BatchNormalization left as nodes (as the model zoo has it), opset 8 and IR 3,
+    where every initializer is a graph input too."""
+    net = Net("resnet50", opset=8, seed=50, ir=3)
 
     def conv_bn(x: str, name: str, c_in: int, c_out: int, k: int, stride: int = 1, gamma: float = 1.0) -> str:
         with net.scope(name.replace("bn", "conv")):
@@ -27,7 +27,7 @@ def resnet50() -> onnx.ModelProto:
             return net.batch_norm(x, c_out, gamma)
 
     x = net.op("Relu", conv_bn(_images(net), "conv1", 3, 64, 7, 2))
-    x = net.op("MaxPool", x, ceil_mode=0, kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])
+    x = net.op("MaxPool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])
     c_in = 64
     for stage, (blocks, width) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512)), start=1):
         for b in range(blocks):
@@ -116,9 +116,9 @@ def efficientnet_b0() -> onnx.ModelProto:
     net = Net("efficientnet_b0", opset=13, seed=7)
 
     def conv_bn(x: str, name: str, c_in: int, c_out: int, k: int, stride: int = 1, groups: int = 1,
-                gamma: float = 1.0) -> str:
+                gamma: float = 1.0, gain: float = 2.0) -> str:
         with net.scope(name), net.scope("0"):
-            x = net.conv(x, c_in, c_out, k, stride, groups, bias=False)
+            x = net.conv(x, c_in, c_out, k, stride, groups, bias=False, gain=gain)
         with net.scope(name), net.scope("1"):
             return net.batch_norm(x, c_out, gamma)
 
@@ -132,7 +132,7 @@ def efficientnet_b0() -> onnx.ModelProto:
                 y = net.silu(conv_bn(y, "1", mid, mid, k, stride, groups=mid))
                 with net.scope("2"):
                     y = _squeeze_excite(net, y, mid, max(1, c // 4), "silu")
-                y = conv_bn(y, "3", mid, out, 1, gamma=0.7)
+                y = conv_bn(y, "3", mid, out, 1, gain=3.5)  # the gate halves
                 x = net.op("Add", y, x) if stride == 1 and out == c else y
             c = out
     x = net.silu(conv_bn(x, "features.8", c, 1280, 1))
@@ -180,7 +180,7 @@ def detector_nms(classes: int = 12) -> onnx.ModelProto:
             with net.scope("box"):
                 box = net.conv(f, width, 4, 1, gain=0.05)
             with net.scope("cls"):
-                cls = net.conv(f, width, classes, 3, gain=1.0)
+                cls = net.conv(f, width, classes, 3, gain=4.0)
             box = net.op("Transpose", net.reshape(box, [batch, 4, -1]), perm=[0, 2, 1])
             cls = net.op("Transpose", net.reshape(cls, [batch, classes, -1]), perm=[0, 2, 1])
             shift, size = net.op("Split", box, net.const([2, 2]), outputs=2, axis=2)
