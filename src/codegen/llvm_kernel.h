@@ -1,0 +1,112 @@
+// Loop function -> LLVM function. The emitter is one object a kernel; see llvm_kernel.cc (statements),
+// llvm_value.cc (value expressions) and llvm_index.cc (integer expressions).
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/llvm_unit.h"
+#include "loop/ir.h"
+
+namespace tripod::codegen {
+
+KernelInfo emit_kernel(llvm::Module& module, const loop::Function& f, const std::string& symbol, sym::Context& context);
+
+// Emits sym expressions as 64-bit integers. Inside a vector loop the lane variable is a vector, and so is every
+// expression that uses it; everything else stays scalar.
+class IndexEmitter {
+ public:
+  IndexEmitter(llvm::IRBuilder<>& builder) : b_(builder) {}
+
+  // Binds a variable. Values are remembered for each expression until one of its variables is bound again.
+  void bind(sym::Expr var, llvm::Value* v);
+  void unbind(sym::Expr var);
+  // Names the lane variable of the vector loop around (null: none), whose value is base + 0..lanes-1.
+  void set_lanes(sym::Expr var, int lanes);
+
+  sym::Expr lane_var() const { return lane_; }
+  int lanes() const { return lanes_; }
+  bool uses_lane(sym::Expr e);
+
+  llvm::Value* emit(sym::Expr e);            // scalar i64, or <lanes x i64> where it uses the lane variable
+  llvm::Value* emit_condition(sym::Expr e);  // i1 or <lanes x i1>
+  llvm::Value* splat(llvm::Value* v);        // to `lanes` lanes when it is a scalar
+
+ private:
+  llvm::Value* emit_node(sym::Expr e);
+  llvm::Value* divide(sym::Expr e, bool remainder);
+  llvm::IRBuilder<>& b_;
+  std::unordered_map<sym::Expr, llvm::Value*, sym::Hash> vars_;
+  sym::Expr lane_;
+  int lanes_ = 1;
+};
+
+class KernelEmitter {
+ public:
+  KernelEmitter(llvm::Module& module, const loop::Function& f, sym::Context& context);
+  KernelInfo run(const std::string& symbol);
+
+ private:
+  // statements (llvm_kernel.cc)
+  void emit(const loop::Stmt& s);
+  void emit_loop(const loop::StmtNode& s);
+  void emit_counted(sym::Expr var, llvm::Value* begin, llvm::Value* end, const loop::Stmt& body);
+  void emit_vector(const loop::StmtNode& s);
+  void emit_store(const loop::StmtNode& s);
+  void emit_branch(const loop::StmtNode& s);
+  void emit_alloc(const loop::StmtNode& s);
+  void emit_check(const loop::StmtNode& s);
+  void emit_let(const loop::StmtNode& s);
+  void when(llvm::Value* condition, const std::function<void()>& then, const std::function<void()>& otherwise = nullptr);
+
+  // values (llvm_value.cc)
+  llvm::Value* emit(const loop::Expr& e);
+  llvm::Value* emit_op(const loop::ExprNode& e);
+  llvm::Value* emit_load(const loop::ExprNode& e);
+  llvm::Value* emit_access(const loop::ExprNode& e);
+  llvm::Value* emit_min_max(const loop::ExprNode& e, llvm::Value* a, llvm::Value* b);
+  llvm::Value* emit_int_division(const loop::ExprNode& e, llvm::Value* a, llvm::Value* b);
+  llvm::Value* emit_cast(const loop::ExprNode& e, llvm::Value* v);
+  llvm::Value* emit_shift(const loop::ExprNode& e, llvm::Value* a, llvm::Value* b);
+  llvm::Value* float_to_int(llvm::Value* v, DType from, DType to);
+  llvm::Value* widen_float(llvm::Value* v, DType from);   // f16, bf16 bits -> f32
+  llvm::Value* narrow_float(llvm::Value* v, DType from, DType to);
+  llvm::Constant* number(DType t, uint64_t bits);
+  void unify(llvm::Value*& a, llvm::Value*& b);           // both scalar or both vectors
+
+  // memory (llvm_memory.cc)
+  struct Address {
+    llvm::Value* pointer;     // of lane 0
+    enum Kind { uniform, contiguous, strided, scattered } kind;
+    llvm::Value* stride = nullptr;   // strided: elements
+    llvm::Value* offsets = nullptr;  // scattered: <lanes x i64> from `pointer` (the buffer's base)
+  };
+  Address address(const loop::Buffer& b, const std::vector<sym::Expr>& indices);
+  llvm::Value* load_at(const Address& a, const loop::Buffer& b, llvm::Value* mask, llvm::Value* other);
+  void store_at(const Address& a, const loop::Buffer& b, llvm::Value* v, llvm::Value* mask);
+  llvm::Value* to_memory(llvm::Value* v, DType t);        // b1: i1 -> i8
+  llvm::Value* from_memory(llvm::Value* v, DType t);
+  llvm::Align alignment(const loop::Buffer& b) const;
+
+  llvm::Type* memory_type(DType t);                       // b1: i8
+  llvm::Type* value_type(DType t);                        // b1: i1
+  llvm::Type* vectored(llvm::Type* t, llvm::Value* like); // a vector of t where `like` is a vector
+
+  llvm::Module& module_;
+  const loop::Function& f_;
+  sym::Context& sym_;
+  llvm::IRBuilder<> b_;
+  IndexEmitter index_;
+  llvm::Function* function_ = nullptr;
+  llvm::BasicBlock* entry_ = nullptr;
+  llvm::Value *args_ = nullptr, *begin_ = nullptr, *end_ = nullptr, *scratch_ = nullptr;
+  std::unordered_map<const loop::BufferNode*, llvm::Value*> buffers_;
+  std::unordered_map<const loop::ExprNode*, llvm::Value*> values_;  // of the statement at work
+  sym::Expr scratch_offset_, scratch_bytes_;                        // of the allocs around; the most of all
+  KernelInfo info_;
+};
+
+}  // namespace tripod::codegen

@@ -1,0 +1,108 @@
+// Loads and stores: from a buffer and its logical index to an address, by how the address moves with the lane.
+#include "codegen/llvm_kernel.h"
+
+namespace tripod::codegen {
+
+llvm::Type* KernelEmitter::memory_type(DType t) {
+  switch (t) {
+    case DType::f32: return b_.getFloatTy();
+    case DType::f64: return b_.getDoubleTy();
+    default: return b_.getIntNTy(info(t).bits);
+  }
+}
+
+llvm::Type* KernelEmitter::value_type(DType t) { return t == DType::b1 ? b_.getInt1Ty() : memory_type(t); }
+
+llvm::Type* KernelEmitter::vectored(llvm::Type* t, llvm::Value* like) {
+  auto* v = llvm::dyn_cast<llvm::VectorType>(like->getType());
+  return v ? llvm::VectorType::get(t, v->getElementCount()) : t;
+}
+
+llvm::Value* KernelEmitter::to_memory(llvm::Value* v, DType t) {
+  return t == DType::b1 ? b_.CreateZExt(v, vectored(b_.getInt8Ty(), v)) : v;
+}
+
+llvm::Value* KernelEmitter::from_memory(llvm::Value* v, DType t) {
+  return t == DType::b1 ? b_.CreateICmpNE(v, llvm::Constant::getNullValue(v->getType())) : v;
+}
+
+// Callers may give memory that is aligned to the element only; vectors of it use unaligned instructions.
+llvm::Align KernelEmitter::alignment(const loop::Buffer& b) const {
+  if (b->scope == loop::Scope::reg || b->scope == loop::Scope::local) return llvm::Align(info(b->dtype).bits / 8);
+  return llvm::Align(std::max(1, info(b->dtype).bits / 8));
+}
+
+KernelEmitter::Address KernelEmitter::address(const loop::Buffer& b, const std::vector<sym::Expr>& indices) {
+  auto it = buffers_.find(b.get());
+  TRIPOD_CHECK(it != buffers_.end(), "buffer " + b->name + " has no memory here");
+  llvm::Value* base = it->second;
+  llvm::Type* element = memory_type(b->dtype);
+  const sym::Expr at = loop::offset(b, indices);
+  if (!index_.uses_lane(at)) return {b_.CreateGEP(element, base, index_.emit(at)), Address::uniform};
+  const auto linear = sym::linear_in(at, index_.lane_var());
+  if (!linear) return {base, Address::scattered, nullptr, index_.emit(at)};
+  // The lane variable is bound to base + 0..lanes-1; lane 0's address needs its base.
+  llvm::Value* lane0 = b_.CreateExtractElement(index_.emit(index_.lane_var()), b_.getInt64(0));
+  llvm::Value* coefficient = index_.emit(linear->coefficient);
+  llvm::Value* start = b_.CreateAdd(index_.emit(linear->rest), b_.CreateMul(coefficient, lane0));
+  llvm::Value* pointer = b_.CreateGEP(element, base, start);
+  if (linear->coefficient.is_const(1)) return {pointer, Address::contiguous};
+  return {pointer, Address::strided, coefficient};
+}
+
+llvm::Value* KernelEmitter::load_at(const Address& a, const loop::Buffer& b, llvm::Value* mask, llvm::Value* other) {
+  llvm::Type* element = memory_type(b->dtype);
+  const llvm::Align align = alignment(b);
+  if (a.kind == Address::uniform) return b_.CreateAlignedLoad(element, a.pointer, align);
+  const int lanes = index_.lanes();
+  auto* vector = llvm::FixedVectorType::get(element, lanes);
+  if (a.kind == Address::contiguous)
+    return mask ? static_cast<llvm::Value*>(b_.CreateMaskedLoad(vector, a.pointer, align, mask, other))
+                : b_.CreateAlignedLoad(vector, a.pointer, align);
+  llvm::Value* steps = a.offsets;
+  if (a.kind == Address::strided) {
+    llvm::SmallVector<llvm::Constant*, 16> counts;
+    for (int i = 0; i < lanes; ++i) counts.push_back(b_.getInt64(i));
+    steps = b_.CreateMul(llvm::ConstantVector::get(counts), b_.CreateVectorSplat(lanes, a.stride));
+  }
+  if (mask) return b_.CreateMaskedGather(vector, b_.CreateGEP(element, a.pointer, steps), align, mask, other);
+  // Scalar loads beat the gather instruction on most cores.
+  llvm::Value* v = llvm::PoisonValue::get(vector);
+  for (int i = 0; i < lanes; ++i) {
+    llvm::Value* step = a.kind == Address::strided ? b_.CreateMul(a.stride, b_.getInt64(i))
+                                                   : b_.CreateExtractElement(steps, b_.getInt64(i));
+    v = b_.CreateInsertElement(v, b_.CreateAlignedLoad(element, b_.CreateGEP(element, a.pointer, step), align), i);
+  }
+  return v;
+}
+
+void KernelEmitter::store_at(const Address& a, const loop::Buffer& b, llvm::Value* v, llvm::Value* mask) {
+  llvm::Type* element = memory_type(b->dtype);
+  const llvm::Align align = alignment(b);
+  if (a.kind == Address::uniform) {
+    TRIPOD_CHECK(!v->getType()->isVectorTy() && !mask, "all lanes store to one element of " + b->name);
+    b_.CreateAlignedStore(v, a.pointer, align);
+    return;
+  }
+  v = index_.splat(v);
+  if (a.kind == Address::contiguous) {
+    if (mask)
+      b_.CreateMaskedStore(v, a.pointer, align, mask);
+    else
+      b_.CreateAlignedStore(v, a.pointer, align);
+    return;
+  }
+  for (int i = 0; i < index_.lanes(); ++i) {
+    const auto store_lane = [&] {
+      llvm::Value* step = a.kind == Address::strided ? b_.CreateMul(a.stride, b_.getInt64(i))
+                                                     : b_.CreateExtractElement(a.offsets, b_.getInt64(i));
+      b_.CreateAlignedStore(b_.CreateExtractElement(v, i), b_.CreateGEP(element, a.pointer, step), align);
+    };
+    if (mask)
+      when(b_.CreateExtractElement(mask, i), store_lane);
+    else
+      store_lane();
+  }
+}
+
+}  // namespace tripod::codegen

@@ -1,0 +1,355 @@
+// See emit.h. The program becomes one function; arena addresses are base + offsets[i], both read after entering a
+// segment; symbols are read from the dims array where they are used (a step may have set them).
+#include "host/emit.h"
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <functional>
+#include <map>
+#include <unordered_map>
+
+#include "codegen/llvm_kernel.h"
+#include "runtime/abi.h"
+
+namespace tripod::host {
+namespace {
+
+class ProgramEmitter {
+ public:
+  ProgramEmitter(const Program& p, llvm::Module& m) : p_(p), m_(m), b_(m.getContext()), index_(b_) {
+    for (size_t i = 0; i < p.buffers.size(); ++i) {
+      slot_.push_back(static_cast<int>(segment_buffers_[p.buffers[i].segment].size()));
+      segment_buffers_[p.buffers[i].segment].push_back(static_cast<int>(i));
+    }
+  }
+
+  llvm::Function* program() {
+    llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty();
+    function_ = llvm::Function::Create(llvm::FunctionType::get(i32, {ptr, ptr, ptr, ptr}, false),
+                                       llvm::GlobalValue::InternalLinkage, "tripod_program", m_);
+    entry_ = llvm::BasicBlock::Create(b_.getContext(), "entry", function_);
+    auto* start = llvm::BasicBlock::Create(b_.getContext(), "start", function_);
+    b_.SetInsertPoint(start);
+    run_ = function_->getArg(0), dims_ = function_->getArg(1), inputs_ = function_->getArg(2), weights_ = function_->getArg(3);
+    emit(p_.steps);
+    b_.CreateRet(b_.getInt32(0));
+    llvm::IRBuilder<>(entry_).CreateBr(start);
+    return function_;
+  }
+
+  // void sizes(const int64_t* dims, int64_t* sizes): bytes of each buffer of the segment.
+  llvm::Function* sizes(int segment) {
+    llvm::Type* ptr = b_.getPtrTy();
+    auto* f = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr}, false),
+                                     llvm::GlobalValue::InternalLinkage, "tripod_sizes_" + std::to_string(segment), m_);
+    b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", f));
+    dims_ = f->getArg(0);
+    const auto& list = segment_buffers_[segment];
+    for (size_t i = 0; i < list.size(); ++i)
+      b_.CreateStore(expr(p_.buffers[list[i]].bytes), b_.CreateConstGEP1_64(b_.getInt64Ty(), f->getArg(1), i));
+    b_.CreateRetVoid();
+    return f;
+  }
+
+  llvm::Constant* segments() {
+    llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty();
+    auto* row = llvm::StructType::get(b_.getContext(), {i32, ptr, ptr});
+    auto* interval = llvm::StructType::get(b_.getContext(), {i32, i32});
+    std::vector<llvm::Constant*> rows;
+    for (int s = 0; s < p_.num_segments; ++s) {
+      std::vector<llvm::Constant*> intervals;
+      for (int i : segment_buffers_[s])
+        intervals.push_back(llvm::ConstantStruct::get(
+            interval, {b_.getInt32(p_.buffers[i].first), b_.getInt32(p_.buffers[i].last)}));
+      llvm::Function* f = sizes(s);
+      rows.push_back(llvm::ConstantStruct::get(
+          row, {b_.getInt32(intervals.size()), array(interval, intervals, "intervals"), f}));
+    }
+    return array(row, rows, "tripod_segments");
+  }
+
+  llvm::Constant* array(llvm::Type* element, const std::vector<llvm::Constant*>& items, const std::string& name) {
+    auto* type = llvm::ArrayType::get(element, items.size());
+    return new llvm::GlobalVariable(m_, type, true, llvm::GlobalValue::InternalLinkage, llvm::ConstantArray::get(type, items), name);
+  }
+
+  llvm::Constant* string(const std::string& s) { return b_.CreateGlobalString(s, "", 0, &m_); }
+
+  llvm::IRBuilder<>& builder() { return b_; }
+
+ private:
+  llvm::FunctionCallee runtime(const char* name, llvm::Type* result, std::vector<llvm::Type*> args) {
+    return m_.getOrInsertFunction(name, llvm::FunctionType::get(result, args, false));
+  }
+
+  llvm::Value* expr(Index e) {
+    for (const Index& v : sym::variables(e)) {
+      llvm::Value* at = nullptr;
+      for (size_t i = 0; i < p_.symbols.size(); ++i)
+        if (p_.symbols[i].var == v) at = b_.CreateLoad(b_.getInt64Ty(), b_.CreateConstGEP1_64(b_.getInt64Ty(), dims_, i), v->name);
+      TRIPOD_CHECK(at, "symbol " + sym::text(v) + " is not one of the program's");
+      index_.bind(v, at);
+    }
+    return index_.emit(e);
+  }
+
+  llvm::AllocaInst* stack(llvm::Type* element, int64_t count) {
+    llvm::IRBuilder<> entry(entry_);
+    auto* a = entry.CreateAlloca(llvm::ArrayType::get(element, std::max<int64_t>(count, 1)));
+    a->setAlignment(llvm::Align(16));
+    return a;
+  }
+
+  llvm::Value* address(const Place& p) {
+    llvm::Type *ptr = b_.getPtrTy(), *i8 = b_.getInt8Ty();
+    switch (p.kind) {
+      case Place::arena: {
+        const int s = p_.buffers[p.index].segment;
+        llvm::Value* at = b_.CreateLoad(b_.getInt64Ty(), b_.CreateConstGEP1_64(b_.getInt64Ty(), b_.CreateLoad(ptr, offsets(s)), slot_[p.index]));
+        return b_.CreateGEP(i8, b_.CreateLoad(ptr, base(s)), at, p_.buffers[p.index].name);
+      }
+      case Place::input: return b_.CreateLoad(ptr, b_.CreateConstGEP1_64(ptr, inputs_, p.index));
+      case Place::output: return b_.CreateLoad(ptr, output(p.index));
+      case Place::weight: return b_.CreateConstGEP1_64(i8, weights_, p.offset);
+      case Place::zero_size:
+      case Place::none: return llvm::ConstantPointerNull::get(b_.getPtrTy());
+    }
+    internal_error(__FILE__, __LINE__, "no such place");
+  }
+
+  llvm::Value* base(int s) { return variable(bases_, s, "arena"); }
+  llvm::Value* offsets(int s) { return variable(offsets_, s, "offsets"); }
+  llvm::Value* output(int i) { return variable(outputs_, i, "output"); }
+  llvm::Value* variable(std::map<int, llvm::Value*>& m, int i, const char* name) {
+    llvm::Value*& v = m[i];
+    if (!v) v = llvm::IRBuilder<>(entry_).CreateAlloca(b_.getPtrTy(), nullptr, name);
+    return v;
+  }
+
+  // Leaves the program with the code of a call that failed.
+  void stop_if(llvm::Value* failed, llvm::Value* code) {
+    auto* stop = llvm::BasicBlock::Create(b_.getContext(), "stop", function_);
+    auto* on = llvm::BasicBlock::Create(b_.getContext(), "on", function_);
+    b_.CreateCondBr(failed, stop, on);
+    b_.SetInsertPoint(stop);
+    b_.CreateRet(code);
+    b_.SetInsertPoint(on);
+  }
+  void stop_on_error(llvm::Value* code) { stop_if(b_.CreateICmpNE(code, b_.getInt32(0)), code); }
+
+  void emit(const Steps& steps) {
+    for (const Step& s : steps) emit(s);
+  }
+
+  void emit(const Step& s) {
+    llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty(), *i64 = b_.getInt64Ty();
+    switch (s.kind) {
+      case Step::segment: {
+        llvm::Value* a = b_.CreateCall(runtime("tp_enter_segment", ptr, {ptr, i32}), {run_, b_.getInt32(s.number)});
+        stop_if(b_.CreateIsNull(a), b_.getInt32(3));
+        b_.CreateStore(a, base(s.number));
+        b_.CreateStore(b_.CreateCall(runtime("tp_offsets", ptr, {ptr, i32}), {run_, b_.getInt32(s.number)}), offsets(s.number));
+        return;
+      }
+      case Step::output: {
+        llvm::Value* shape = stack(i64, s.dims.size());
+        for (size_t i = 0; i < s.dims.size(); ++i) b_.CreateStore(expr(s.dims[i]), b_.CreateConstGEP1_64(i64, shape, i));
+        llvm::Value* a = b_.CreateCall(runtime("tp_output", ptr, {ptr, i32, i32, ptr}),
+                                       {run_, b_.getInt32(s.number), b_.getInt32(s.dims.size()), shape});
+        stop_if(b_.CreateIsNull(a), b_.getInt32(5));
+        b_.CreateStore(a, output(s.number));
+        return;
+      }
+      case Step::launch: return emit_launch(s);
+      case Step::call: return emit_call(s);
+      case Step::copy: {
+        llvm::Value* bytes = b_.CreateMul(count(s.views[1]), b_.getInt64(info(s.views[1].dtype).bits / 8));
+        b_.CreateCall(runtime("tp_copy", b_.getVoidTy(), {ptr, ptr, i64}), {address(s.views[0].place), address(s.views[1].place), bytes});
+        return;
+      }
+      case Step::store: {
+        llvm::Value* to = address(s.views[0].place);
+        for (size_t i = 0; i < s.dims.size(); ++i) {
+          llvm::Value* v = expr(s.dims[i]);
+          const DType t = s.views[0].dtype;
+          llvm::Type* type = t == DType::f32 ? b_.getFloatTy() : t == DType::f64 ? b_.getDoubleTy() : static_cast<llvm::Type*>(b_.getIntNTy(info(t).bits));
+          v = is_float(t) ? b_.CreateSIToFP(v, type) : b_.CreateTrunc(v, type);
+          b_.CreateStore(v, b_.CreateConstGEP1_64(type, to, i));
+        }
+        return;
+      }
+      case Step::read_dim: {
+        const DType t = s.views[0].dtype;
+        llvm::Value* v = b_.CreateLoad(b_.getIntNTy(info(t).bits), address(s.views[0].place));
+        v = b_.CreateIntCast(v, i64, is_signed(t));
+        stop_on_error(b_.CreateCall(runtime("tp_set_dim", i32, {ptr, i32, i64, i32}), {run_, b_.getInt32(s.number), v, b_.getInt32(s.site)}));
+        return;
+      }
+      case Step::require: {
+        llvm::Value* good = b_.CreateICmpNE(expr(s.dims[0]), b_.getInt64(0));
+        when(b_.CreateNot(good), [&] {
+          llvm::Value* code = b_.CreateCall(runtime("tp_fail", i32, {ptr, i32, i32, ptr, i64, i64}),
+                                            {run_, b_.getInt32(1), b_.getInt32(s.site), string(s.text), b_.getInt64(0), b_.getInt64(0)});
+          b_.CreateRet(code);
+          b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "dead", function_));
+        });
+        return;
+      }
+      case Step::branch: {
+        llvm::Value* c = b_.CreateICmpNE(b_.CreateLoad(b_.getInt8Ty(), address(s.views[0].place)), b_.getInt8(0));
+        when(c, [&] { emit(s.body[0]); }, [&] { emit(s.body[1]); });
+        return;
+      }
+      case Step::loop: return emit_loop(s);
+    }
+  }
+
+  void when(llvm::Value* c, const std::function<void()>& then, const std::function<void()>& otherwise = nullptr) {
+    auto* yes = llvm::BasicBlock::Create(b_.getContext(), "then", function_);
+    auto* no = llvm::BasicBlock::Create(b_.getContext(), "else", function_);
+    auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", function_);
+    b_.CreateCondBr(c, yes, no);
+    b_.SetInsertPoint(yes);
+    then();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(no);
+    if (otherwise) otherwise();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+  }
+
+  llvm::Value* count(const View& v) {
+    llvm::Value* n = b_.getInt64(1);
+    for (const Index& e : v.shape) n = b_.CreateMul(n, expr(e));
+    return n;
+  }
+
+  void emit_launch(const Step& s) {
+    llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty(), *i64 = b_.getInt64Ty();
+    llvm::Value* args = stack(i64, 1 + s.places.size() + s.dims.size());
+    int k = 1;
+    for (const Place& p : s.places) b_.CreateStore(address(p), b_.CreateConstGEP1_64(i64, args, k++));
+    for (const Index& d : s.dims) b_.CreateStore(expr(d), b_.CreateConstGEP1_64(i64, args, k++));
+    llvm::FunctionCallee kernel = m_.getOrInsertFunction(p_.kernels[s.number], llvm::FunctionType::get(b_.getVoidTy(), {ptr, i64, i64, ptr}, false));
+    llvm::Value* code = b_.CreateCall(runtime("tp_launch", i32, {ptr, ptr, ptr, i64, i64, i64}),
+                                      {run_, kernel.getCallee(), args, expr(s.extent), b_.getInt64(s.grain), expr(s.scratch)});
+    stop_on_error(code);
+  }
+
+  void emit_call(const Step& s) {
+    llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty(), *i64 = b_.getInt64Ty();
+    auto* view = llvm::StructType::get(b_.getContext(), {ptr, i32, i32, llvm::ArrayType::get(i64, 8)});
+    llvm::Value* views = stack(view, s.views.size());
+    for (size_t i = 0; i < s.views.size(); ++i) {
+      const View& v = s.views[i];
+      llvm::Value* at = b_.CreateConstGEP1_64(view, views, i);
+      b_.CreateStore(address(v.place), b_.CreateStructGEP(view, at, 0));
+      b_.CreateStore(b_.getInt32(static_cast<int>(v.dtype)), b_.CreateStructGEP(view, at, 1));
+      b_.CreateStore(b_.getInt32(v.shape.size()), b_.CreateStructGEP(view, at, 2));
+      for (size_t d = 0; d < v.shape.size(); ++d)
+        b_.CreateStore(expr(v.shape[d]), b_.CreateGEP(view, at, {b_.getInt64(0), b_.getInt32(3), b_.getInt64(d)}));
+    }
+    std::vector<llvm::Constant*> attributes;
+    for (int64_t a : s.attributes) attributes.push_back(b_.getInt64(a));
+    stop_on_error(b_.CreateCall(runtime(s.symbol.c_str(), i32, {ptr, ptr, ptr}), {run_, views, array(i64, attributes, "attributes")}));
+  }
+
+  void emit_loop(const Step& s) {
+    llvm::Type *i8 = b_.getInt8Ty(), *i64 = b_.getInt64Ty();
+    auto* head = llvm::BasicBlock::Create(b_.getContext(), "loop", function_);
+    auto* body = llvm::BasicBlock::Create(b_.getContext(), "body", function_);
+    auto* after = llvm::BasicBlock::Create(b_.getContext(), "done", function_);
+    llvm::Value* counter = b_.CreateConstGEP1_64(i64, dims_, s.number);
+    b_.CreateStore(b_.getInt64(0), counter);
+    b_.CreateBr(head);
+    b_.SetInsertPoint(head);
+    llvm::Value* i = b_.CreateLoad(i64, counter);
+    llvm::Value* go = b_.getTrue();
+    if (s.views[0].place.kind != Place::none) go = b_.CreateICmpSLT(i, b_.CreateLoad(i64, address(s.views[0].place)));
+    if (s.extent) go = b_.CreateICmpSLT(i, expr(s.extent));
+    if (s.views[1].place.kind != Place::none)
+      go = b_.CreateAnd(go, b_.CreateICmpNE(b_.CreateLoad(i8, address(s.views[1].place)), b_.getInt8(0)));
+    b_.CreateCondBr(go, body, after);
+    b_.SetInsertPoint(body);
+    if (s.views[2].place.kind != Place::none) b_.CreateStore(i, address(s.views[2].place));
+    emit(s.body[0]);
+    b_.CreateStore(b_.CreateAdd(b_.CreateLoad(i64, counter), b_.getInt64(1)), counter);
+    b_.CreateBr(head);
+    b_.SetInsertPoint(after);
+  }
+
+  const Program& p_;
+  llvm::Module& m_;
+  llvm::IRBuilder<> b_;
+  codegen::IndexEmitter index_;
+  llvm::Function* function_ = nullptr;
+  llvm::BasicBlock* entry_ = nullptr;
+  llvm::Value *run_ = nullptr, *dims_ = nullptr, *inputs_ = nullptr, *weights_ = nullptr;
+  std::vector<int> slot_;                           // of a buffer within its segment
+  std::map<int, std::vector<int>> segment_buffers_;
+  std::map<int, llvm::Value*> bases_, offsets_, outputs_;
+};
+
+llvm::Constant* io_table(ProgramEmitter& e, const std::vector<IoSpec>& list, const Program& p, bool inputs) {
+  llvm::IRBuilder<>& b = e.builder();
+  llvm::Type *ptr = b.getPtrTy(), *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty();
+  auto* row = llvm::StructType::get(b.getContext(), {ptr, i32, i32, ptr});
+  auto* axis = llvm::StructType::get(b.getContext(), {i64, i32});
+  std::vector<llvm::Constant*> rows;
+  for (const IoSpec& io : list) {
+    std::vector<llvm::Constant*> axes;
+    for (const Index& d : io.shape) {
+      int symbol = -1;
+      for (size_t k = 0; k < p.symbols.size(); ++k)
+        if (p.symbols[k].var == d) symbol = static_cast<int>(k);
+      TRIPOD_CHECK(!inputs || symbol >= 0 || d.is_const(), "an input dim is a constant or a symbol");
+      axes.push_back(llvm::ConstantStruct::get(axis, {b.getInt64(d.is_const() ? d.value() : -1), b.getInt32(symbol)}));
+    }
+    llvm::Constant* table = inputs ? e.array(axis, axes, "axes") : llvm::ConstantPointerNull::get(b.getPtrTy());
+    rows.push_back(llvm::ConstantStruct::get(row, {e.string(io.name), b.getInt32(static_cast<int>(io.dtype)), b.getInt32(io.shape.size()), table}));
+  }
+  return e.array(row, rows, inputs ? "tripod_inputs" : "tripod_outputs");
+}
+
+llvm::Constant* symbol_table(ProgramEmitter& e, const Program& p) {
+  llvm::IRBuilder<>& b = e.builder();
+  llvm::Type *ptr = b.getPtrTy(), *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty();
+  auto* row = llvm::StructType::get(b.getContext(), {ptr, i64, i64, i64, i32});
+  std::vector<llvm::Constant*> rows;
+  for (const Symbol& s : p.symbols) {
+    const sym::Range r = s.var->range;
+    rows.push_back(llvm::ConstantStruct::get(row, {e.string(s.name), b.getInt64(r.lo), b.getInt64(r.hi), b.getInt64(s.var->divisor), b.getInt32(s.bound_by_input)}));
+  }
+  return e.array(row, rows, "tripod_symbols");
+}
+
+}  // namespace
+
+void emit(const Program& p, const EmitOptions& options, llvm::Module& module) {
+  ProgramEmitter e(p, module);
+  llvm::Function* program = e.program();
+  llvm::Constant* segments = e.segments();
+  llvm::IRBuilder<>& b = e.builder();
+  llvm::Type *ptr = b.getPtrTy(), *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty();
+  llvm::Constant* null = llvm::ConstantPointerNull::get(b.getPtrTy());
+  std::vector<llvm::Constant*> sites;
+  for (const std::string& s : p.sites) sites.push_back(e.string(s));
+  const bool external = !options.external_weights.empty();
+  llvm::Constant* weights = options.weights_size == 0 || external ? null : module.getOrInsertGlobal("tp_weights", b.getInt8Ty());
+  if (auto* g = llvm::dyn_cast<llvm::GlobalVariable>(weights)) g->setVisibility(llvm::GlobalValue::HiddenVisibility);
+  // In the order of tp_model's fields.
+  std::vector<llvm::Constant*> fields = {
+      b.getInt32(kTripodAbiVersion), b.getInt32(options.cpu_features),
+      e.string(options.manifest), b.getInt64(options.manifest.size()),
+      b.getInt32(p.inputs.size()), b.getInt32(p.outputs.size()), b.getInt32(p.symbols.size()), b.getInt32(p.num_segments),
+      io_table(e, p.inputs, p, true), io_table(e, p.outputs, p, false), symbol_table(e, p), segments,
+      program, weights, b.getInt64(options.weights_size),
+      external ? e.string(options.external_weights) : null, e.array(ptr, sites, "tripod_sites"), b.getInt32(p.sites.size())};
+  (void)i32, (void)i64;
+  llvm::Constant* model = llvm::ConstantStruct::getAnon(fields);
+  auto* g = new llvm::GlobalVariable(module, model->getType(), true, llvm::GlobalValue::ExternalLinkage, model, "tp_the_model");
+  g->setVisibility(llvm::GlobalValue::HiddenVisibility);
+}
+
+}  // namespace tripod::host

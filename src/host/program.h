@@ -1,0 +1,97 @@
+// The host program of a model: what one call does, step by step. Made by host/plan.cc from the fused groups and their
+// kernels, printed for people, and compiled to machine code by host/emit.cc (no interpretation at run time).
+//
+// Memory: every buffer that is neither an input, an output nor a constant lives in the arena of a segment. A segment
+// is a stretch of the program in which no new data-dependent dim becomes known; when one does, the next segment
+// starts, with an arena of its own. Offsets inside an arena are solved at run time, once for each vector of dims,
+// from the static live intervals given here (runtime/abi.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/dtype.h"
+#include "sym/expr.h"
+
+namespace tripod::host {
+
+using Index = sym::Expr;
+
+// A place in memory, dense.
+struct Place {
+  enum Kind : uint8_t { none, arena, input, output, weight, zero_size } kind = none;
+  int32_t index = -1;     // arena: into Program::buffers; input, output: position
+  int64_t offset = 0;     // weight: bytes from the start of the weights
+};
+
+struct ArenaBuffer {
+  std::string name;       // the value it holds first
+  Index bytes;
+  int32_t segment = 0;
+  int32_t first = 0, last = 0;  // steps (numbered through the whole program, nested ones included)
+};
+
+struct View {
+  Place place;
+  DType dtype;
+  std::vector<Index> shape;
+};
+
+struct Step;
+using Steps = std::vector<Step>;
+
+struct Step {
+  enum Kind : uint8_t {
+    segment,   // enter segment `number`
+    output,    // obtain the memory of output `number`, whose shape is `dims`
+    launch,    // kernel `number` on `places` with `dims`; then extent, grain, scratch
+    call,      // runtime operator `symbol` on `views` with `attributes`
+    copy,      // views[0] = views[1]: as many bytes as views[1] has
+    store,     // views[0] = dims, converted to its dtype (shape arithmetic)
+    read_dim,  // symbol `number` = the element of views[0], checked against its range
+    require,   // fail with `text` unless dims[0] holds
+    branch,    // body[0] when the bool at views[0], else body[1]
+    loop,      // see below
+  } kind;
+  int32_t id = 0;                 // position in the numbering
+  int32_t number = 0;
+  std::vector<Place> places;
+  std::vector<Index> dims;
+  Index extent, scratch;          // launch
+  int64_t grain = 1;
+  std::vector<View> views;
+  std::string symbol, text;
+  std::vector<int64_t> attributes;
+  std::vector<Steps> body;
+  int32_t site = -1;              // index into Program::sites
+  // loop: runs body[0] while iteration < trip count and the condition holds.
+  //   views: {trip count i64 or none, condition bool or none, iteration counter i64, ...}
+  //   The body ends with copies that carry values over; `symbol` unused. `number`: the symbol that counts iterations.
+};
+
+struct Symbol {
+  Index var;
+  std::string name;
+  bool bound_by_input = true;
+};
+
+struct IoSpec {
+  std::string name;
+  DType dtype;
+  std::vector<Index> shape;
+};
+
+struct Program {
+  std::vector<IoSpec> inputs, outputs;
+  std::vector<Symbol> symbols;         // tp_model.symbols: first those bound by inputs
+  std::vector<ArenaBuffer> buffers;    // of all segments
+  int32_t num_segments = 1;
+  std::vector<std::string> kernels;    // symbols of the launches' kernels
+  std::vector<std::string> sites;      // "node 12 Gather 'emb'"
+  Steps steps;
+};
+
+std::string text(const Program& p);
+
+}  // namespace tripod::host
