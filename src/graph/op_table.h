@@ -118,6 +118,7 @@ enum Property : uint32_t {
   OP(arg_max,        "arg_max",        1,  1, 1, ReduceAttr,   arg_reduce,     kReduction)                          \
   OP(arg_min,        "arg_min",        1,  1, 1, ReduceAttr,   arg_reduce,     kReduction)                          \
   OP(cumsum,         "cumsum",         1,  1, 1, AxisAttr,     same,           kComposite)                          \
+  OP(cumprod,        "cumprod",        1,  1, 1, AxisAttr,     same,           kComposite) /* attribute as cumsum's */ \
   /* -- contractions. matmul: numpy semantics, batch dims broadcast. conv(x [N,C,spatial], w [M,C/g,k], bias? [M]) */ \
   OP(matmul,         "matmul",         2,  2, 1, NoAttr,       matmul,         kContraction)                        \
   OP(conv,           "conv",           2,  3, 1, ConvAttr,     conv,           kContraction)                        \
@@ -145,7 +146,7 @@ enum Property : uint32_t {
   OP(max_pool,       "max_pool",       1,  1, 2, PoolAttr,     pool,           kComposite) /* second result: i64 indices */ \
   OP(average_pool,   "average_pool",   1,  1, 1, PoolAttr,     pool,           kComposite)                          \
   OP(lp_pool,        "lp_pool",        1,  1, 1, PoolAttr,     pool,           kComposite)                          \
-  OP(resize,         "resize",         1,  1, 1, ResizeAttr,   given,          kComposite)                          \
+  OP(resize,         "resize",         1,  3, 1, ResizeAttr,   given,          kComposite) /* x, scales? f32 [rank], roi? f32 [2*rank]: the attribute's, when only the run knows them */ \
   OP(lrn,            "lrn",            1,  1, 1, ScalarAttr,   same,           kComposite) /* a alpha b beta c bias, axis: size */ \
   /* -- normalisation. layer_norm(x, scale?, bias?) over axes >= axis, a: epsilon. Statistics in f32 (f64 for f64). */ \
   OP(softmax,        "softmax",        1,  1, 1, AxisAttr,     same,           kComposite | kFloatOnly)             \

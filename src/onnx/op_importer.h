@@ -179,6 +179,19 @@ std::span<const Row> move_rows();
 std::span<const Row> slice_rows();
 std::span<const Row> gather_rows();
 std::span<const Row> control_rows();
-// (importer B: declare yours here and add a line in families.cc)
+// (importer B)
+std::span<const Row> attention_rows();
+std::span<const Row> conv_rows();
+std::span<const Row> einsum_rows();
+std::span<const Row> loss_rows();
+std::span<const Row> matmul_rows();
+std::span<const Row> norm_rows();
+std::span<const Row> pool_rows();
+std::span<const Row> quantize_rows();
+std::span<const Row> reduce_rows();
+std::span<const Row> resize_rows();
+std::span<const Row> rnn_rows();
+std::span<const Row> select_rows();
+std::span<const Row> softmax_rows();
 
 }  // namespace tripod::importer
