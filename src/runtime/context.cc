@@ -130,8 +130,9 @@ tripod_status run_model(tp_run& run, const tripod_value* inputs, int32_t num_inp
   run.status = TRIPOD_OK;
   run.pool_checked = false;
   run.kernel_error.store(0, std::memory_order_relaxed);
-  if (bind_inputs(run, inputs, num_inputs) == TRIPOD_OK && bind_outputs(run, outputs, num_outputs) == TRIPOD_OK)
-    run_program(run);
+  if (bind_inputs(run, inputs, num_inputs) == TRIPOD_OK && bind_outputs(run, outputs, num_outputs) == TRIPOD_OK &&
+      run_program(run) != TRIPOD_OK)
+    drop_outputs(run);
   if (run.status == TRIPOD_OK) return TRIPOD_OK;
   return set_last_error(static_cast<tripod_status>(run.status), "%s", run.message);
 }

@@ -42,8 +42,9 @@ struct OutputSlot {
   tripod_value* value;  // the caller's
   int64_t shape[TRIPOD_MAX_RANK];
   int32_t rank;
-  bool produced;  // by tp_output in this run
-  bool staged;    // the caller's memory is strided: the program writes into `staging`, finish() scatters
+  bool produced;   // by tp_output in this run
+  bool allocated;  // by the allocator in this run: taken back out of `value` when the run fails
+  bool staged;     // the caller's memory is strided: the program writes into `staging`, finish() scatters
   Buffer staging;
 };
 
@@ -97,6 +98,7 @@ const char* site_name(int32_t site);
 tripod_status bind_inputs(tp_run& run, const tripod_value* inputs, int32_t count);
 tripod_status bind_outputs(tp_run& run, tripod_value* outputs, int32_t count);
 tripod_status finish_outputs(tp_run& run);
+void drop_outputs(tp_run& run);
 const char* describe_device(const tripod_tensor& t, char* text, size_t size);
 bool is_dense(const tripod_tensor& t);
 enum class Copy { gather, scatter };

@@ -81,6 +81,7 @@ char* allocated_memory(tp_run& run, int32_t i, int32_t rank, const int64_t* shap
     fail(run, TRIPOD_OUT_OF_MEMORY, OUTPUT ": out of memory: the allocator gave nothing for %lld bytes", i, io.name,
          static_cast<long long>(bytes));
   run.outputs[i].value->tensor.data = data;
+  run.outputs[i].allocated = true;
   return static_cast<char*>(data);
 }
 
@@ -91,11 +92,12 @@ tripod_status bind_outputs(tp_run& run, tripod_value* outputs, int32_t count) {
   if (count != model.num_outputs)
     return fail(run, TRIPOD_INVALID_ARGUMENT, "got %d outputs, wanted %d", count, model.num_outputs);
   if (count > 0 && !outputs) return fail(run, TRIPOD_INVALID_ARGUMENT, "outputs is null, wanted %d", count);
-  for (int32_t i = 0; i < count; ++i) {
+  for (int32_t i = 0; i < count; ++i)
     if (tripod_status bad = check_output(run, i, outputs[i])) return bad;
-    run.outputs[i].value = &outputs[i];
-    run.outputs[i].produced = false;
-    run.outputs[i].staged = false;
+  for (int32_t i = 0; i < count; ++i) {
+    OutputSlot& slot = run.outputs[i];
+    slot.value = &outputs[i];
+    slot.produced = slot.allocated = slot.staged = false;
   }
   return TRIPOD_OK;
 }
@@ -111,12 +113,19 @@ tripod_status finish_outputs(tp_run& run) {
     if (slot.staged)
       copy_strided(Copy::scatter, slot.staging.data, static_cast<char*>(t.data), slot.rank, slot.shape, t.strides,
                    element_bytes(io.dtype));
+    if (t.data && !slot.allocated) continue;  // the caller's own description, found to be right
     t.rank = slot.rank;
     t.shape = slot.shape;
     t.dtype = static_cast<tripod_dtype>(io.dtype);
     t.device = TRIPOD_CPU;
   }
   return TRIPOD_OK;
+}
+
+// After a failed run: the caller's values are as they came, so that the call can be made again.
+void drop_outputs(tp_run& run) {
+  for (int32_t i = 0; i < tp_the_model.num_outputs; ++i)
+    if (run.outputs[i].allocated) run.outputs[i].value->tensor.data = nullptr;
 }
 
 }  // namespace tripod::rt
