@@ -317,4 +317,24 @@ Stmt block(std::string name, std::vector<Iter> iters, Stmt body, Stmt init) {
   return done(s);
 }
 
+Stmt tile(TileOp op, std::vector<Region> regions, int32_t token) {
+  for (const Region& r : regions) {
+    check_access(r.buffer, r.offset);
+    check_access(r.buffer, r.extent);
+  }
+  auto s = new_stmt(StmtKind::tile);
+  s->tile = op;
+  s->regions = std::move(regions);
+  s->token = token;
+  return done(s);
+}
+
+Stmt sync(SyncKind kind, int32_t token, int64_t count) {
+  auto s = new_stmt(StmtKind::sync);
+  s->sync = kind;
+  s->token = token;
+  s->count = count;
+  return done(s);
+}
+
 }  // namespace tripod::loop

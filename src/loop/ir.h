@@ -232,6 +232,8 @@ Stmt branch(Expr condition, Stmt then, Stmt otherwise = nullptr);
 Stmt alloc(const Buffer& b, Stmt body);
 Stmt check(Index value, Index limit, int32_t site);
 Stmt block(std::string name, std::vector<Iter> iters, Stmt body, Stmt init = nullptr);
+Stmt tile(TileOp op, std::vector<Region> regions, int32_t token = -1);
+Stmt sync(SyncKind kind, int32_t token = -1, int64_t count = 0);
 
 // --- functions ----------------------------------------------------------------------------------------------------
 struct Function {
