@@ -46,7 +46,7 @@ Interval negate(Interval a) { return {-a.hi, -a.lo}; }
 Interval divisor(Interval b) {
   if (b.lo == 0) b.lo = 1;
   if (b.hi == 0) b.hi = -1;
-  return b;
+  return b.lo <= b.hi ? b : Interval{1, 1};  // always zero, or contradictory facts: no value at all
 }
 
 Interval floordiv(Interval a, Interval b) {

@@ -83,10 +83,10 @@ const Node* Context::Impl::simplify(Op op, const Node* a, const Node* b, const N
     case Op::mul:
       return to_node(*this, times(*this, to_poly(a), to_poly(b)));
     case Op::floordiv:
-      if (a->op == Op::constant && b->op == Op::constant && b->value != 0) return constant(floor_div(a->value, b->value));
-      return with_rules(op, a, b, nullptr);
     case Op::mod:
-      if (a->op == Op::constant && b->op == Op::constant && b->value != 0) return constant(floor_mod(a->value, b->value));
+      if (b->op == Op::constant && b->value == 0) return raw(op, a, b);  // has no value, evaluation says so
+      if (a->op == Op::constant && b->op == Op::constant)
+        return constant(op == Op::mod ? floor_mod(a->value, b->value) : floor_div(a->value, b->value));
       return with_rules(op, a, b, nullptr);
     case Op::logical_and:
     case Op::logical_or:
@@ -225,6 +225,7 @@ Expr operator*(Expr a, Expr b) { return make2(Op::mul, a, b); }
 Expr operator+(Expr a, int64_t b) { return make2(Op::add, a, b); }
 Expr operator-(Expr a, int64_t b) { return a - a.context().constant(b); }
 Expr operator*(Expr a, int64_t b) { return make2(Op::mul, a, b); }
+Expr operator-(int64_t a, Expr b) { return b.context().constant(a) - b; }
 Expr operator-(Expr a) { return make2(Op::mul, a, -1); }
 Expr floordiv(Expr a, Expr b) { return make2(Op::floordiv, a, b); }
 Expr floordiv(Expr a, int64_t b) { return make2(Op::floordiv, a, b); }
@@ -247,6 +248,8 @@ Expr ne(Expr a, Expr b) { return make2(Op::ne, a, b); }
 Expr lt(Expr a, int64_t b) { return make2(Op::lt, a, b); }
 Expr le(Expr a, int64_t b) { return make2(Op::le, a, b); }
 Expr eq(Expr a, int64_t b) { return make2(Op::eq, a, b); }
+Expr ne(Expr a, int64_t b) { return make2(Op::ne, a, b); }
+Expr gt(Expr a, int64_t b) { return lt(a.context().constant(b), a); }
 Expr ge(Expr a, int64_t b) { return le(a.context().constant(b), a); }
 Expr logical_and(Expr a, Expr b) { return make2(Op::logical_and, a, b); }
 Expr logical_or(Expr a, Expr b) { return make2(Op::logical_or, a, b); }

@@ -121,6 +121,9 @@ Expr operator*(Expr a, Expr b);
 Expr operator+(Expr a, int64_t b);
 Expr operator-(Expr a, int64_t b);
 Expr operator*(Expr a, int64_t b);
+inline Expr operator+(int64_t a, Expr b) { return b + a; }
+inline Expr operator*(int64_t a, Expr b) { return b * a; }
+Expr operator-(int64_t a, Expr b);
 Expr operator-(Expr a);
 Expr floordiv(Expr a, Expr b);
 Expr floordiv(Expr a, int64_t b);
@@ -142,7 +145,9 @@ inline Expr ge(Expr a, Expr b) { return le(b, a); }
 Expr lt(Expr a, int64_t b);
 Expr le(Expr a, int64_t b);
 Expr eq(Expr a, int64_t b);
+Expr ne(Expr a, int64_t b);
 Expr ge(Expr a, int64_t b);
+Expr gt(Expr a, int64_t b);
 Expr logical_and(Expr a, Expr b);
 Expr logical_or(Expr a, Expr b);
 Expr logical_not(Expr a);
