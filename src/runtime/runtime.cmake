@@ -60,5 +60,6 @@ add_library(tripod_runtime_host STATIC ${RUNTIME_SOURCES})
 target_include_directories(tripod_runtime_host PUBLIC ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(tripod_runtime_host PRIVATE -march=x86-64-v3 -fno-exceptions -fno-rtti)
 target_link_libraries(tripod_runtime_host PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
-target_compile_definitions(tripod_runtime_host PUBLIC TRIPOD_RUNTIME_O="${RUNTIME_O}")
+target_compile_definitions(tripod_runtime_host PUBLIC TRIPOD_RUNTIME_O="${RUNTIME_O}"
+  TRIPOD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 add_dependencies(tripod_runtime_host tripod_runtime_object)
