@@ -170,54 +170,34 @@ class Parser {
   static Syntax constant(int64_t v) { return Syntax{.op = Op::constant, .value = v, .name = {}, .args = {}}; }
   static Syntax negated(Syntax a) { return node(Op::mul, std::move(a), constant(-1)); }
 
+  // Precedence climbing: operators of at least this level, left to right.
   Syntax binary(int level) {
-    if (level == kUnary) return unary();
-    Syntax a = binary(level + 1);
+    struct Operator {
+      std::string_view token;
+      Level level;
+      Op op;
+      bool swap, negate;
+    };
+    static constexpr Operator kOperators[] = {
+        {"||", kOr, Op::logical_or, false, false}, {"&&", kAnd, Op::logical_and, false, false},
+        {"^", kXor, Op::bit_xor, false, false},    {"==", kEqual, Op::eq, false, false},
+        {"!=", kEqual, Op::ne, false, false},      {"<=", kOrder, Op::le, false, false},
+        {">=", kOrder, Op::le, true, false},       {"<", kOrder, Op::lt, false, false},
+        {">", kOrder, Op::lt, true, false},        {"+", kSum, Op::add, false, false},
+        {"-", kSum, Op::add, false, true},         {"*", kProduct, Op::mul, false, false},
+    };
+    Syntax a = unary();
     for (;;) {
-      switch (level) {
-        case kOr:
-          if (!take("||")) return a;
-          a = node(Op::logical_or, std::move(a), binary(level + 1));
-          break;
-        case kAnd:
-          if (!take("&&")) return a;
-          a = node(Op::logical_and, std::move(a), binary(level + 1));
-          break;
-        case kXor:
-          if (!take("^")) return a;
-          a = node(Op::bit_xor, std::move(a), binary(level + 1));
-          break;
-        case kEqual: {
-          Op op = take("==") ? Op::eq : take("!=") ? Op::ne : Op::constant;
-          if (op == Op::constant) return a;
-          a = node(op, std::move(a), binary(level + 1));
+      const Operator* found = nullptr;
+      for (const Operator& o : kOperators)
+        if (o.level >= level && take(o.token)) {
+          found = &o;
           break;
         }
-        case kOrder: {
-          if (take("<="))
-            a = node(Op::le, std::move(a), binary(level + 1));
-          else if (take(">="))
-            a = node(Op::le, binary(level + 1), std::move(a));
-          else if (take("<"))
-            a = node(Op::lt, std::move(a), binary(level + 1));
-          else if (take(">"))
-            a = node(Op::lt, binary(level + 1), std::move(a));
-          else
-            return a;
-          break;
-        }
-        case kSum:
-          if (take("+"))
-            a = node(Op::add, std::move(a), binary(level + 1));
-          else if (take("-"))
-            a = node(Op::add, std::move(a), negated(binary(level + 1)));
-          else
-            return a;
-          break;
-        default:
-          if (!take("*")) return a;
-          a = node(Op::mul, std::move(a), binary(level + 1));
-      }
+      if (!found) return a;
+      Syntax b = binary(found->level + 1);
+      if (found->negate) b = negated(std::move(b));
+      a = found->swap ? node(found->op, std::move(b), std::move(a)) : node(found->op, std::move(a), std::move(b));
     }
   }
 
