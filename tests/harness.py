@@ -4,7 +4,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import select
 import signal
 import subprocess
@@ -48,25 +47,32 @@ def compile_model(compiler: str, model: Path, so: Path, args: Sequence[str] = ()
     start = time.monotonic()
     with tempfile.TemporaryFile() as messages:
         p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=messages, stdin=subprocess.DEVNULL)
-        killed, code, usage = _wait(p, timeout)
-        p.returncode = code
+        killed, p.returncode, peak = _wait(p, timeout)
         messages.seek(0)
         text = messages.read().decode(errors="replace")
     status, message = _judge(p.returncode, text, so, killed, timeout)
-    return Compiled(status, message, time.monotonic() - start, usage.ru_maxrss / 1024, text)
+    return Compiled(status, message, time.monotonic() - start, peak / 1024, text)
 
 
-def _wait(p: subprocess.Popen[bytes], timeout: float) -> tuple[bool, int, resource.struct_rusage]:
-    """Waits for `p` and kills it after `timeout` seconds: (killed, exit code, resources it used)."""
-    fd, killed = os.pidfd_open(p.pid), False
+def _wait(p: subprocess.Popen[bytes], timeout: float) -> tuple[bool, int, int]:
+    """Waits for `p` and kills it after `timeout` seconds: (killed, exit code, largest resident set in KiB).
+
+    The size is VmHWM as last seen, read more and more rarely: ru_maxrss would count this process before the exec.
+    """
+    fd, killed, peak, pause, deadline = os.pidfd_open(p.pid), False, 0, 0.005, time.monotonic() + timeout
     try:
-        if not select.select([fd], [], [], timeout)[0]:
-            killed = True
-            p.kill()
+        while not select.select([fd], [], [], pause)[0]:
+            status = Path(f"/proc/{p.pid}/status").read_text()
+            found = re.search(r"VmHWM:\s+(\d+) kB", status)
+            peak = max(peak, int(found[1]) if found else 0)
+            pause = min(0.05, pause * 1.3)
+            if time.monotonic() > deadline and not killed:
+                killed = True
+                p.kill()
     finally:
         os.close(fd)
-    _, status, usage = os.wait4(p.pid, 0)
-    return killed, os.waitstatus_to_exitcode(status), usage
+    _, status_word = os.waitpid(p.pid, 0)
+    return killed, os.waitstatus_to_exitcode(status_word), peak
 
 
 def _judge(code: int, text: str, so: Path, killed: bool, timeout: float) -> tuple[str, str]:

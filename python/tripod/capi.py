@@ -180,9 +180,13 @@ class Model:
         self._buffers[output] = buffer
         return (buffer.ctypes.data + 63) // 64 * 64
 
+    def last_error(self) -> str:
+        """Message of the last failure on this thread."""
+        return (self._api.last_error() or b"").decode(errors="replace")
+
     def _check(self, status: int) -> None:
         if status:
-            raise TripodError(status, (self._api.last_error() or b"").decode(errors="replace"))
+            raise TripodError(status, self.last_error())
 
     def describe(self) -> dict[str, Any]:
         """The manifest."""
