@@ -3,8 +3,9 @@
 // abi.h and is linked in only when it is called.
 //
 // For every operator: `views` in the order listed (a name in [brackets] may be absent: its data is null); `attrs` in
-// the order listed. Axes are not negative. `site` is the number for error reports. All element types are served
-// except string and the sub-byte ones, unless a list is given. Memory of outputs may not overlap inputs, save where
+// the order listed. Axes are not negative. `site` is the number for error reports. Operators that move elements
+// serve all types but the sub-byte ones (strings are moved as pointers); those that compare or compute serve bool, all
+// integers, f16, bf16, f32 and f64. Ranks up to 8. Memory of outputs may not overlap inputs, save where
 // it says so. A view of no elements needs no data.
 //
 // Operators of data-dependent extent come in two: NAME_count looks at the data and calls tp_set_dim(symbol); the
@@ -16,7 +17,7 @@
 
 extern "C" {
 
-// TopK. views: x, values, indices (i64). attrs: axis, largest, sorted. k is the outputs' extent at axis.
+// TopK. views: x, values, indices (i64). attrs: axis, largest, sorted, site. k is the outputs' extent at axis.
 // Equal elements come in the order of their index; NaN counts as larger than everything, -0 equals 0. The result is
 // sorted whether or not that was asked.
 int32_t tp_op_topk(tp_run* run, const tp_view* views, const int64_t* attrs);
@@ -33,7 +34,8 @@ int32_t tp_op_compress(tp_run* run, const tp_view* views, const int64_t* attrs);
 // Unique. With n the extent of x at axis, or its elements when axis is -1 (flat), and u unique ones:
 // count views: x, work_first (i64 [n]), work_inverse (i64 [n]), work_counts (i64 [n]). attrs: axis, sorted, symbol, site.
 // fill views: x, work_first, work_inverse, work_counts, y, [indices] (i64 [u]), [inverse] (i64 [n]), [counts] (i64 [u]).
-// attrs: axis. NaNs are each unique and sort last, as in ONNX Runtime; -0 equals 0.
+// attrs: axis. As numpy.unique does: NaNs are equal to each other and sort last, -0 equals 0; of equal ones the first
+// is taken.
 int32_t tp_op_unique_count(tp_run* run, const tp_view* views, const int64_t* attrs);
 int32_t tp_op_unique(tp_run* run, const tp_view* views, const int64_t* attrs);
 
@@ -45,12 +47,14 @@ int32_t tp_op_nms_count(tp_run* run, const tp_view* views, const int64_t* attrs)
 int32_t tp_op_nms(tp_run* run, const tp_view* views, const int64_t* attrs);
 
 // CumSum. views: x, [axis] (i32 or i64 scalar, may be negative; wins over the attribute), y. attrs: axis, exclusive,
-// reverse, site. f32, f64, i8..i64, u8..u64; f16 and bf16 are summed in f32 and rounded at each store. y may be x.
+// reverse, site. Integers wrap; f16 and bf16 are summed in f32 and rounded at each store. y may be x.
 int32_t tp_op_cumsum(tp_run* run, const tp_view* views, const int64_t* attrs);
 
 // Reductions of scatter.
 enum tp_reduction : int64_t { kTpNone = 0, kTpAdd = 1, kTpMul = 2, kTpMin = 3, kTpMax = 4 };
 
+// Integers wrap; NaN wins in min and max, as in numpy; f16 and bf16 are rounded after every update.
+//
 // ScatterElements. views: data, indices (i32 or i64), updates, y. attrs: axis, reduction, site. One update after the
 // other in row-major order; indices may be negative; one out of range fails the run. y may be data.
 int32_t tp_op_scatter_elements(tp_run* run, const tp_view* views, const int64_t* attrs);
