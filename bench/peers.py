@@ -78,7 +78,7 @@ def tripod_engine(so: Path, feed: Inputs, order: list[str], threads: int) -> tup
     """(a call, the arrays that it writes)."""
     import tripod
     model = tripod.Model(str(so), threads=threads)
-    run, outputs = model.bind([np.ascontiguousarray(feed[n]) for n in order])
+    run, outputs = model.bind([np.asarray(feed[n], order="C") for n in order])
 
     def call(_model: Any = model) -> None:
         if run():
@@ -95,10 +95,10 @@ def onnxruntime_engine(path: Path, feed: Inputs, threads: int) -> tuple[Callable
     shapes = session.run(None, feed)
     binding, keep = session.io_binding(), []
     for i in session.get_inputs():
-        value = ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(feed[i.name]))
+        value = ort.OrtValue.ortvalue_from_numpy(np.asarray(feed[i.name], order="C"))
         keep.append(value)
         binding.bind_ortvalue_input(i.name, value)
-    outputs = [np.empty_like(np.ascontiguousarray(s)) for s in shapes]
+    outputs = [np.empty_like(np.asarray(s, order="C")) for s in shapes]
     for o, array in zip(session.get_outputs(), outputs):
         binding.bind_output(o.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
     return (lambda _keep=keep: session.run_with_iobinding(binding)), outputs
@@ -115,7 +115,7 @@ def openvino_engine(path: Path, feed: Inputs, threads: int) -> tuple[Callable[[]
     request = compiled.create_infer_request()
     for i in compiled.inputs:
         name = next(n for n in i.get_names() if n in feed)
-        request.set_tensor(i, ov.Tensor(np.ascontiguousarray(feed[name]), shared_memory=True))
+        request.set_tensor(i, ov.Tensor(np.asarray(feed[name], order="C"), shared_memory=True))
     request.infer(share_outputs=True)
     outputs = [request.get_output_tensor(k).data for k in range(len(compiled.outputs))]
     return (lambda _keep=(core, compiled): request.infer(share_outputs=True)), outputs

@@ -106,7 +106,7 @@ def _fill_tensor(value: Value, a: np.ndarray, keep: list[Any]) -> None:
     if a.dtype not in DTYPES:
         raise TripodError(1, f"dtype {a.dtype} has no tripod_dtype")
     value.kind, value.tensor.dtype = KIND_TENSOR, DTYPES.index(a.dtype)
-    a = _pack4(a) if value.tensor.dtype in FOUR_BIT else np.ascontiguousarray(a)
+    a = _pack4(a) if value.tensor.dtype in FOUR_BIT else np.asarray(a, order="C")
     keep.append(a)
     value.tensor.data = a.ctypes.data
 
@@ -210,7 +210,7 @@ class Model:
     def bind(self, inputs: Sequence[np.ndarray]) -> tuple[Callable[[], int], list[np.ndarray]]:
         """A call with everything prepared, for timing: runs once to learn the output shapes, then returns
         (call, outputs), where call() runs the model on `inputs` into `outputs` and gives the tripod_status."""
-        outputs = [np.ascontiguousarray(o) for o in self.run(inputs)]
+        outputs = [np.asarray(o, order="C") for o in self.run(inputs)]
         keep: list[Any] = []
         ins, outs = (Value * max(len(inputs), 1))(), (Value * max(len(outputs), 1))()
         for slot, v in zip(ins, inputs):

@@ -121,7 +121,7 @@ def run_tripod(so: Path, order: list[str], cases: list[Case], threads: int, time
             results: list[Any] = []
             with tripod.Model(str(so), threads=threads) as model:
                 for case in cases:
-                    arrays = [np.ascontiguousarray(case.inputs[n]) for n in order]
+                    arrays = [np.asarray(case.inputs[n], order="C") for n in order]
                     try:
                         model.run(arrays)
                         start = time.perf_counter()
