@@ -43,15 +43,24 @@ struct AddLoops : Rewriter {
     std::vector<Iter*> unbound;
     for (Iter& it : b->iters)
       if (!it.binding) {
-        it.binding = it.var;
-        it.var.context().assume_below(it.var, it.extent);
+        it.binding = loop_variable(it);
         unbound.push_back(&it);
       }
     Stmt r(b.get());
     std::for_each(unbound.rbegin(), unbound.rend(),
-                  [&](const Iter* it) { r = loop(it->var, it->extent, LoopKind::serial, r); });
+                  [&](const Iter* it) { r = loop(it->binding, it->extent, LoopKind::serial, r); });
     return r;
   }
+
+  // The iterator's own variable, unless another block has it with another extent: what is known of one would then
+  // be believed of the other.
+  Index loop_variable(const Iter& it) {
+    const auto [at, fresh] = extents.try_emplace(it.var, it.extent);
+    const Index v = fresh || at->second == it.extent ? it.var : it.var.context().var(it.var->name, it.var->range);
+    if (fresh || !(v == it.var)) v.context().assume_below(v, it.extent);
+    return v;
+  }
+  sym::Map extents;
 };
 
 // One way down the tree: the statements around the current one, outermost first, and what has to go in front of each.
