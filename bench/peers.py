@@ -76,9 +76,9 @@ def order_of(path: Path) -> list[str]:
 
 def tripod_engine(so: Path, feed: Inputs, order: list[str], threads: int) -> tuple[Callable[[], Any], list[np.ndarray]]:
     """(a call, the arrays that it writes)."""
-    import tripod
+    import tripod.capi
     model = tripod.Model(str(so), threads=threads)
-    run, outputs = model.bind([np.asarray(feed[n], order="C") for n in order])
+    run, outputs = model.bind([tripod.capi.aligned(feed[n]) for n in order])
 
     def call(_model: Any = model) -> None:
         if run():

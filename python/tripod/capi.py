@@ -76,6 +76,15 @@ class Api(ct.Structure):
                 ("last_error", ct.CFUNCTYPE(ct.c_char_p))]
 
 
+def aligned(a: np.ndarray, bytes_: int = 64) -> np.ndarray:
+    """A dense copy of `a` that begins at a multiple of `bytes_`: numpy itself gives 16."""
+    raw = np.empty(a.nbytes + bytes_, dtype=np.uint8)
+    start = -raw.ctypes.data % bytes_
+    copy = raw[start:start + a.nbytes].view(a.dtype).reshape(a.shape)
+    copy[...] = a
+    return copy
+
+
 def _pack4(a: np.ndarray) -> np.ndarray:
     """Two 4-bit elements a byte, low nibble first: uint8[(n + 1) / 2]."""
     flat = a.reshape(-1).view(np.uint8) & 15
@@ -162,6 +171,8 @@ class Model:
         if threads is not None:
             self._check(self._api.set_num_threads(threads))
         self._check(self._api.create_context(ct.byref(options), ct.byref(self._context)))
+        strings = [o.get("dtype") == "string" for o in self.describe().get("outputs", [])]
+        self._output_kinds = [KIND_STRINGS if s else KIND_TENSOR for s in strings]
 
     def close(self) -> None:
         if self._context:
@@ -204,13 +215,15 @@ class Model:
             _fill(slot, v, keep)
         n = self.num_outputs
         outs = (Value * max(n, 1))()
+        for slot, kind in zip(outs, self._output_kinds):
+            slot.kind = kind
         self._check(self._api.run(self._context, ins, len(inputs), outs, n))
         return [_read(outs[i]) for i in range(n)]
 
     def bind(self, inputs: Sequence[np.ndarray]) -> tuple[Callable[[], int], list[np.ndarray]]:
         """A call with everything prepared, for timing: runs once to learn the output shapes, then returns
         (call, outputs), where call() runs the model on `inputs` into `outputs` and gives the tripod_status."""
-        outputs = [np.asarray(o, order="C") for o in self.run(inputs)]
+        outputs = [aligned(o) for o in self.run(inputs)]
         keep: list[Any] = []
         ins, outs = (Value * max(len(inputs), 1))(), (Value * max(len(outputs), 1))()
         for slot, v in zip(ins, inputs):
