@@ -1,0 +1,145 @@
+#include <algorithm>
+
+#include "backends/cpu/rules/contraction.h"
+
+namespace tripod::cpu {
+
+using loop::Iter;
+using loop::Op;
+using loop::StmtKind;
+
+static bool uses(const Expr& e, Index var) {
+  bool found = false;
+  loop::visit(e, [&](const Expr& x) {
+    for (const Index& i : x->indices) found = found || sym::uses(i, var);
+    if (x->guard) found = found || sym::uses(x->guard, var);
+    if (x->value) found = found || sym::uses(x->value, var);
+  });
+  return found;
+}
+
+static bool is_load_of(const Expr& e, const Buffer& b, const Indices& at) {
+  return e->op == Op::load && e->buffer == b && e->indices == at && !e->guard;
+}
+
+// acc[to] = fma(a, b, acc[to]), or acc[to] + a * b for integers.
+static bool match_sum(const loop::StmtNode& s, Contraction& k) {
+  if (s.kind != StmtKind::store || s.guard) return false;
+  k.acc = s.buffer, k.to = s.indices, k.dtype = s.buffer->dtype;
+  const Expr& v = s.value;
+  if (v->op == Op::fma && is_load_of(v->args[2], k.acc, k.to)) {
+    k.a = v->args[0], k.b = v->args[1];
+    return true;
+  }
+  if (v->op == Op::add && v->args[1]->op == Op::mul && is_load_of(v->args[0], k.acc, k.to)) {
+    k.a = v->args[1]->args[0], k.b = v->args[1]->args[1];
+    return true;
+  }
+  return false;
+}
+
+static bool reads_only_params(const loop::Function& f, const Expr& e) {
+  bool good = true;
+  loop::visit(e, [&](const Expr& x) {
+    if (x->op == Op::load) good = good && std::find(f.params.begin(), f.params.end(), x->buffer) != f.params.end();
+  });
+  return good;
+}
+
+static std::vector<Stmt> top_blocks(const loop::Function& f) {
+  std::vector<Stmt> r;
+  loop::visit(f.body, [&](const Stmt& s) {
+    if (s->kind == StmtKind::block) r.push_back(s);
+  });
+  return r;
+}
+
+// An elementwise block behind the contraction: one store, whose iterators are the accumulator's dims in order.
+static bool match_epilogue(const Stmt& b, const Contraction& k, Contraction::Epilogue& e) {
+  if (b->iters.size() != k.to.size() || b->init || b->body[0]->kind != StmtKind::store || b->body[0]->guard) return false;
+  Indices own;
+  sym::Map to_contraction;
+  for (size_t d = 0; d < b->iters.size(); ++d) {
+    if (b->iters[d].reduce) return false;
+    own.push_back(b->iters[d].var);
+    to_contraction[b->iters[d].var] = k.to[d];
+  }
+  bool good = true;
+  loop::visit(b->body[0]->value, [&](const Expr& x) {
+    if (x->op == Op::load && x->buffer == k.acc) good = good && x->indices == own && !x->guard;
+  });
+  if (!good) return false;
+  e.target = b->body[0]->buffer;
+  for (const Index& i : b->body[0]->indices) e.at.push_back(sym::substitute(i, to_contraction));
+  e.value = loop::substitute(b->body[0]->value, to_contraction);
+  return true;
+}
+
+// Sorts the spatial iterators into column, batch and rows; the column's operand becomes b.
+static bool classify(Contraction& k, const std::vector<Iter>& spatial, std::string* why) {
+  const Index at = loop::offset(k.epilogue[0].target, k.epilogue[0].at);
+  const Iter* column = nullptr;
+  for (const Iter& i : spatial) {
+    const auto linear = sym::linear_in(at, i.var);
+    if (linear && linear->coefficient.is_const(1) && !i.extent.is_const(1)) column = &i;
+  }
+  if (!column) return *why = "no iterator runs along the memory of the result", false;
+  const bool in_a = uses(k.a, column->var), in_b = uses(k.b, column->var);
+  if (in_a == in_b) return *why = "both operands move with the column", false;
+  if (in_a) std::swap(k.a, k.b);
+  k.column = *column;
+  for (const Iter& i : spatial) {
+    if (i.var == column->var) continue;
+    (uses(k.b, i.var) ? k.batch : k.rows).push_back(i);
+  }
+  return true;
+}
+
+std::optional<Contraction> match_contraction(const loop::Function& f, sym::Context&, std::string* why) {
+  const std::vector<Stmt> blocks = top_blocks(f);
+  Contraction k;
+  const auto reduces = [](const Stmt& b) { return std::any_of(b->iters.begin(), b->iters.end(), [](const Iter& i) { return i.reduce; }); };
+  if (blocks.empty() || !reduces(blocks[0])) return *why = "the first block does not reduce", std::nullopt;
+  if (!match_sum(*blocks[0]->body[0], k)) return *why = "the block is not a sum of products", std::nullopt;
+  if (!reads_only_params(f, k.a) || !reads_only_params(f, k.b)) return *why = "an operand is computed in the kernel", std::nullopt;
+  k.name = blocks[0]->name;
+  std::vector<Iter> spatial;
+  for (const Iter& i : blocks[0]->iters) (i.reduce ? k.reduce : spatial).push_back(i);
+  for (const Index& i : k.to)
+    if (!i.is_var()) return *why = "the result is not indexed by iterators", std::nullopt;
+  for (size_t b = 1; b < blocks.size(); ++b) {
+    Contraction::Epilogue e;
+    if (reduces(blocks[b]) || !match_epilogue(blocks[b], k, e)) return *why = "block " + blocks[b]->name + " is not elementwise behind it", std::nullopt;
+    for (const Contraction::Epilogue& o : k.epilogue) {
+      bool reads = false;
+      loop::visit(e.value, [&](const Expr& x) { reads = reads || (x->op == Op::load && x->buffer == o.target); });
+      if (reads) return *why = "the epilogue has two stages", std::nullopt;
+    }
+    k.epilogue.push_back(std::move(e));
+  }
+  const bool acc_is_param = std::find(f.params.begin(), f.params.end(), k.acc) != f.params.end();
+  if (acc_is_param) k.epilogue.push_back({k.acc, k.to, loop::load(k.acc, k.to)});
+  if (k.epilogue.empty()) return *why = "the result is not used", std::nullopt;
+  if (!classify(k, spatial, why)) return std::nullopt;
+  return k;
+}
+
+namespace {
+struct SumReplacer : loop::Rewriter {
+  SumReplacer(const Buffer& acc, Expr sum, const sym::Map& iters) : acc_(acc), sum_(std::move(sum)), iters_(iters) {}
+  using loop::Rewriter::rewrite;
+  Expr rewrite(const Expr& e) override {
+    return e->op == Op::load && e->buffer == acc_ ? sum_ : Expr();
+  }
+  Index rewrite_index(Index i) override { return sym::substitute(i, iters_); }
+  Buffer acc_;
+  Expr sum_;
+  const sym::Map& iters_;
+};
+}  // namespace
+
+Expr epilogue_value(const Contraction& k, const Contraction::Epilogue& e, const sym::Map& iters, const Expr& sum) {
+  return SumReplacer(k.acc, sum, iters).apply(e.value);
+}
+
+}  // namespace tripod::cpu
