@@ -235,12 +235,14 @@ std::vector<Expr> NodeContext::dims(ValueId v, sym::Range range) const {
   } else if ((producer.op == OpKind::reshape || producer.op == OpKind::cast) && rank(producer.operands[0]) <= 1 &&
              is_int(dtype(producer.operands[0]))) {
     r = dims(producer.operands[0], range);
-  } else if (t.rank() == 0) {
-    r = {new_data_symbol(g.value(v).name, range)};
-    g.add_given(OpKind::read_dim, {v}, graph::ExprsAttr{r}, type(v));
   } else {
-    for (int64_t i = 0; i < t.shape[0].value(); ++i) {
-      const ValueId one = slice(v, 0, expr(i), expr(1));
+    ValueId source = v;
+    if (range == kAnyRange && info(t.dtype).bits == 64)
+      source = add(OpKind::clip, {v, int_scalar(t.dtype, is_signed(t.dtype) ? range.lo : 0), int_scalar(t.dtype, range.hi)});
+    const int64_t count = t.rank() == 0 ? 1 : t.shape[0].value();
+    if (count > graph::kMaxContents) fail(text(v) + " has too many elements for a shape");
+    for (int64_t i = 0; i < count; ++i) {
+      const ValueId one = t.rank() == 0 ? source : slice(source, 0, expr(i), expr(1));
       r.push_back(new_data_symbol(g.value(v).name, range));
       g.add_given(OpKind::read_dim, {one}, graph::ExprsAttr{{r.back()}}, type(one));
     }

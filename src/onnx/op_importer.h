@@ -133,7 +133,9 @@ class NodeContext {
   // Constants or a failure that names the input ("axes must be constant: ...").
   Ints need_ints(int input, std::string_view what) const;
   static constexpr sym::Range kDimRange{0, (int64_t{1} << 31) - 1};
-  static constexpr sym::Range kAnyRange{};
+  // For numbers that may be negative or "as far as it goes" (starts and ends of Slice): what is read at run time is
+  // clamped to this range, so that arithmetic with it cannot overflow.
+  static constexpr sym::Range kAnyRange{-(int64_t{1} << 40), int64_t{1} << 40};
   // A symbol that only the run can know (a count that a runtime operator will define).
   Expr new_data_symbol(std::string_view name, sym::Range range = kDimRange) const;
 
