@@ -74,6 +74,7 @@ struct Symbol {
   Index var;
   std::string name;
   bool bound_by_input = true;
+  bool defined = false;   // while planning: a step above sets it
 };
 
 struct IoSpec {

@@ -1,0 +1,115 @@
+#include "graph_opt/fuse.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tripod::graph_opt {
+
+using graph::Graph;
+using graph::Group;
+using graph::Groups;
+using graph::NodeId;
+using graph::OpKind;
+using graph::ValueId;
+
+namespace {
+
+Group::Kind kind_of(const Graph& g, NodeId n) {
+  const graph::Node& node = g.node(n);
+  if (graph::has(node.op, graph::kSource)) return Group::source;
+  if (node.op == OpKind::identity || node.op == OpKind::reshape) return Group::alias;
+  if (graph::has(node.op, graph::kRuntime)) return Group::runtime;
+  if (graph::has(node.op, graph::kHostControl)) return Group::control;
+  (void)g;
+  return Group::kernel;
+}
+
+class Fuser {
+ public:
+  explicit Fuser(const Graph& g) : g_(g), group_of_(g.num_nodes(), -1) {}
+
+  Groups run() {
+    const std::vector<NodeId> order = g_.order();
+    for (size_t i = order.size(); i-- > 0;) visit(order[i]);
+    for (Building& b : building_) std::reverse(b.group.nodes.begin(), b.group.nodes.end());
+    return finish(order);
+  }
+
+ private:
+  struct Building {
+    Group group;
+    NodeId contraction = -1;
+    bool open = false;       // elementwise members only, or a contraction and its epilogue
+  };
+
+  void visit(NodeId n) {
+    const int into = joinable(n);
+    if (into >= 0) {
+      Building& b = building_[into];
+      b.group.nodes.push_back(n);
+      if (graph::has(g_.node(n).op, graph::kContraction)) b.contraction = n;
+      group_of_[n] = into;
+      return;
+    }
+    group_of_[n] = static_cast<int>(building_.size());
+    Building b;
+    b.group.kind = kind_of(g_, n);
+    b.group.nodes = {n};
+    const bool contraction = graph::has(g_.node(n).op, graph::kContraction);
+    b.open = b.group.kind == Group::kernel && (graph::has(g_.node(n).op, graph::kElementwise) || contraction);
+    if (contraction) b.contraction = n;
+    building_.push_back(std::move(b));
+  }
+
+  // The group that takes n, or -1.
+  int joinable(NodeId n) {
+    const graph::Node& node = g_.node(n);
+    const bool elementwise = graph::has(node.op, graph::kElementwise), contraction = graph::has(node.op, graph::kContraction);
+    if (kind_of(g_, n) != Group::kernel || (!elementwise && !contraction) || node.results.size() != 1) return -1;
+    const ValueId v = node.results[0];
+    const auto& users = g_.value(v).users;
+    if (users.empty() || g_.is_output(v)) return -1;
+    const int into = group_of_[users[0]];
+    const Building& b = building_[into];
+    if (!b.open || (contraction && b.contraction >= 0)) return -1;
+    for (NodeId u : users)
+      if (group_of_[u] != into || !graph::has(g_.node(u).op, graph::kElementwise)) return -1;
+    const ValueId root = g_.node(b.group.nodes[0]).results[0];
+    return g_.type(v).shape == g_.type(root).shape ? into : -1;
+  }
+
+  Groups finish(const std::vector<NodeId>& order) {
+    for (Building& b : building_) {
+      Group& group = b.group;
+      const std::set<NodeId> members(group.nodes.begin(), group.nodes.end());
+      for (NodeId n : group.nodes) {
+        for (ValueId v : g_.node(n).operands)
+          if (v != graph::kNoValue && !members.count(g_.value(v).producer) &&
+              std::find(group.inputs.begin(), group.inputs.end(), v) == group.inputs.end())
+            group.inputs.push_back(v);
+        for (ValueId v : g_.node(n).results) {
+          const auto& users = g_.value(v).users;
+          const bool outside = g_.is_output(v) || std::any_of(users.begin(), users.end(), [&](NodeId u) { return !members.count(u); });
+          if (outside || group.kind != Group::kernel || users.empty()) group.outputs.push_back(v);
+        }
+      }
+    }
+    // A group comes where its last node comes: everything it reads is there by then.
+    Groups result;
+    for (NodeId n : order) {
+      Group& group = building_[group_of_[n]].group;
+      if (group.nodes.back() == n) result.push_back(std::move(group));
+    }
+    return result;
+  }
+
+  const Graph& g_;
+  std::vector<int> group_of_;
+  std::vector<Building> building_;
+};
+
+}  // namespace
+
+Groups fuse(const Graph& g) { return Fuser(g).run(); }
+
+}  // namespace tripod::graph_opt

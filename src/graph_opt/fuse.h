@@ -1,0 +1,16 @@
+// Groups the nodes of a graph into kernels.
+//
+// Nodes are visited from the outputs to the inputs. A node joins the group of its users when all of them are in that
+// one group (so no cycle can arise and the value never goes to memory) and the group can take it:
+//   - an elementwise node of the group's shape, feeding elementwise members;
+//   - a contraction, at most one a group, whose users are elementwise members of its shape: they are its epilogue.
+#pragma once
+
+#include "graph/group.h"
+
+namespace tripod::graph_opt {
+
+// Groups in an order in which producers come before users.
+graph::Groups fuse(const graph::Graph& g);
+
+}  // namespace tripod::graph_opt

@@ -1,0 +1,226 @@
+#include "host/plan.h"
+
+#include <algorithm>
+
+namespace tripod::host {
+
+using graph::Graph;
+using graph::Group;
+using graph::kNoValue;
+using graph::Node;
+using graph::OpKind;
+using graph::ValueId;
+
+Program Planner::run() {
+  const Graph& g = m_.main();
+  for (ValueId v : g.inputs()) {
+    const graph::Type& t = g.type(v);
+    p_.inputs.push_back({g.value(v).name, t.dtype, t.shape});
+  }
+  for (size_t i = 0; i < g.outputs().size(); ++i) {
+    const graph::Type& t = g.type(g.outputs()[i]);
+    p_.outputs.push_back({g.output_names()[i], t.dtype, t.shape});
+  }
+  for (const Index& s : m_.symbols) p_.symbols.push_back({s, s->name, true});
+  for (const Index& s : m_.data_symbols) p_.symbols.push_back({s, s->name, false});
+  known_.assign(m_.requirements.size(), false);
+  add(p_.steps, Step::segment).number = 0;
+  require_known(p_.steps);
+  plan_graph(g, in_.fuse(g), p_.steps);
+  finish_outputs(p_.steps);
+  p_.num_segments = segment_ + 1;
+  p_.sites = *in_.sites;
+  return std::move(p_);
+}
+
+void Planner::plan_graph(const Graph& g, const graph::Groups& groups, Steps& steps) {
+  for (const Group& group : groups) plan_group(g, group, steps);
+}
+
+void Planner::plan_group(const Graph& g, const Group& group, Steps& steps) {
+  const Node& n = g.node(group.nodes[0]);
+  switch (group.kind) {
+    case Group::source: return plan_source(g, n, steps);
+    case Group::alias: places_[{&g, n.results[0]}] = place(g, n.operands[0]); return;
+    case Group::kernel: return plan_kernel(g, group, steps);
+    case Group::runtime: return plan_runtime(g, n, steps);
+    case Group::control: break;
+  }
+  switch (n.op) {
+    case OpKind::read_dim: return plan_read_dim(g, n, steps);
+    case OpKind::if_: return plan_if(g, n, steps);
+    case OpKind::loop: return plan_loop(g, n, steps);
+    case OpKind::scan: return plan_scan(g, n, steps);
+    default: internal_error(__FILE__, __LINE__, "no plan for " + std::string(graph::info(n.op).text));
+  }
+}
+
+void Planner::plan_source(const Graph& g, const Node& n, Steps& steps) {
+  const ValueId v = n.results[0];
+  if (n.op == OpKind::input) {
+    const auto& inputs = g.inputs();
+    if (!places_.count({&g, v}))
+      places_[{&g, v}] = {Place::input, static_cast<int32_t>(std::find(inputs.begin(), inputs.end(), v) - inputs.begin()), 0};
+    return;
+  }
+  // Constants are placed where they are used: a kernel may want them packed.
+  if (n.op == OpKind::constant) return;
+  const Place p = make_result(g, v, steps);
+  Step& s = add(steps, Step::store);
+  s.dims = std::get<graph::ExprsAttr>(n.attr).values;
+  s.views = {{p, g.type(v).dtype, g.type(v).shape}};
+  touch(p);
+}
+
+// What a launch reads and writes, then one launch a phase.
+void Planner::plan_kernel(const Graph& g, const Group& group, Steps& steps) {
+  const GroupKernel k = in_.compile(g, group);
+  std::vector<Place> places;
+  for (size_t i = 0; i < k.params.size(); ++i) {
+    const ValueId v = k.params[i];
+    const bool result = std::find(group.outputs.begin(), group.outputs.end(), v) != group.outputs.end();
+    if (result)
+      places.push_back(make_result(g, v, steps));
+    else if (g.is_constant(v))
+      places.push_back({Place::weight, -1, weights_.place(g.bytes(v), g.type(v), k.buffers[i])});
+    else
+      places.push_back(place(g, v));
+  }
+  for (size_t i = k.params.size(); i < k.buffers.size(); ++i) {
+    const Index bytes = loop::storage_size(g.sym(), k.buffers[i]) * (info(k.buffers[i]->dtype).bits / 8);
+    places.push_back(arena(k.buffers[i]->name, bytes));
+  }
+  for (const GroupKernel::Phase& phase : k.phases) {
+    auto at = std::find(p_.kernels.begin(), p_.kernels.end(), phase.symbol);
+    if (at == p_.kernels.end()) at = p_.kernels.insert(at, phase.symbol);
+    Step& s = add(steps, Step::launch);
+    s.number = static_cast<int32_t>(at - p_.kernels.begin());
+    s.places = places;
+    s.dims = k.dims;
+    s.extent = phase.extent;
+    s.scratch = phase.scratch;
+    s.grain = phase.grain;
+    s.site = site(g.node(group.nodes[0]));
+    for (const Place& p : places) touch(p);
+  }
+}
+
+void Planner::plan_read_dim(const Graph& g, const Node& n, Steps& steps) {
+  const View from = view(g, n.operands[0]);
+  Step& s = add(steps, Step::read_dim);
+  s.number = symbol(std::get<graph::ExprsAttr>(n.attr).values[0]);
+  s.views = {from};
+  s.site = site(n);
+  p_.symbols[s.number].defined = true;
+  touch(from.place);
+  places_[{&g, n.results[0]}] = from.place;
+  enter_segment(steps);
+  require_known(steps);
+}
+
+void Planner::finish_outputs(Steps& steps) {
+  const Graph& g = m_.main();
+  for (size_t i = 0; i < g.outputs().size(); ++i) {
+    const ValueId v = g.outputs()[i];
+    const bool done = places_.count({&g, v}) && places_[{&g, v}].kind == Place::output && places_[{&g, v}].index == static_cast<int32_t>(i);
+    if (done) continue;
+    const View from = view(g, v);
+    Step& o = add(steps, Step::output);
+    o.number = static_cast<int32_t>(i);
+    o.dims = g.type(v).shape;
+    Step& s = add(steps, Step::copy);
+    s.views = {{{Place::output, static_cast<int32_t>(i), 0}, g.type(v).dtype, g.type(v).shape}, from};
+    touch(from.place);
+  }
+}
+
+// Requirements whose symbols are all known by now.
+void Planner::require_known(Steps& steps) {
+  const auto is_known = [&](Index v) {
+    const int k = symbol(v);
+    return p_.symbols[k].bound_by_input || p_.symbols[k].defined;
+  };
+  for (size_t i = 0; i < known_.size(); ++i) {
+    const auto& r = m_.requirements[i];
+    const auto vars = sym::variables(r.condition);
+    if (known_[i] || !std::all_of(vars.begin(), vars.end(), is_known)) continue;
+    known_[i] = true;
+    Step& s = add(steps, Step::require);
+    s.dims = {r.condition};
+    s.text = r.what;
+    if (!r.origins.empty()) {
+      Node origin;
+      origin.op = OpKind::identity;
+      origin.origins = r.origins;
+      s.site = site(origin);
+    }
+  }
+}
+
+// --- parts --------------------------------------------------------------------------------------------------------
+
+Step& Planner::add(Steps& steps, Step::Kind kind) {
+  steps.emplace_back();
+  steps.back().kind = kind;
+  steps.back().id = next_++;
+  return steps.back();
+}
+
+Place Planner::place(const Graph& g, ValueId v) const {
+  auto it = places_.find({&g, v});
+  TRIPOD_CHECK(it != places_.end() || g.is_constant(v), "value " + g.value(v).name + " has no place");
+  if (it != places_.end()) return it->second;
+  const loop::Buffer plain = loop::make_buffer("c", g.type(v).dtype, g.type(v).shape, loop::Scope::constant);
+  return {Place::weight, -1, weights_.place(g.bytes(v), g.type(v), plain)};
+}
+
+View Planner::view(const Graph& g, ValueId v) {
+  if (v == kNoValue) return absent();
+  return {place(g, v), g.type(v).dtype, g.type(v).shape};
+}
+
+Place Planner::make_result(const Graph& g, ValueId v, Steps& steps) {
+  const graph::Type& t = g.type(v);
+  Place p;
+  const auto& outputs = m_.main().outputs();
+  const auto output = &g == &m_.main() ? std::find(outputs.begin(), outputs.end(), v) : outputs.end();
+  if (output != outputs.end()) {
+    p = {Place::output, static_cast<int32_t>(output - outputs.begin()), 0};
+    Step& s = add(steps, Step::output);
+    s.number = p.index;
+    s.dims = t.shape;
+  } else {
+    const Index count = graph::element_count(g.sym(), t.shape);
+    const int bits = info(t.dtype).bits;
+    p = arena(g.value(v).name, bits >= 8 ? count * (bits / 8) : sym::ceildiv(count * bits, 8));
+  }
+  places_[{&g, v}] = p;
+  return p;
+}
+
+Place Planner::arena(const std::string& name, Index bytes) {
+  p_.buffers.push_back({name, bytes, segment_, next_, next_});
+  return {Place::arena, static_cast<int32_t>(p_.buffers.size()) - 1, 0};
+}
+
+void Planner::touch(const Place& p) {
+  if (p.kind == Place::arena) p_.buffers[p.index].last = std::max(p_.buffers[p.index].last, next_ - 1);
+}
+
+void Planner::enter_segment(Steps& steps) { add(steps, Step::segment).number = ++segment_; }
+
+int Planner::symbol(Index var) const {
+  for (size_t i = 0; i < p_.symbols.size(); ++i)
+    if (p_.symbols[i].var == var) return static_cast<int>(i);
+  internal_error(__FILE__, __LINE__, "symbol " + sym::text(var) + " is not one of the module's");
+}
+
+int32_t Planner::site(const Node& n) {
+  const std::string text = n.origins.empty() ? std::string(graph::info(n.op).text) : n.origins[0].text();
+  auto& sites = *in_.sites;
+  auto it = std::find(sites.begin(), sites.end(), text);
+  if (it == sites.end()) it = sites.insert(it, text);
+  return static_cast<int32_t>(it - sites.begin());
+}
+
+}  // namespace tripod::host

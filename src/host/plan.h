@@ -1,0 +1,89 @@
+// Makes the host program: walks the fusion groups in order, gives every value a place in memory, and writes the steps.
+//
+// Places: graph inputs and outputs are the caller's memory; constants lie in the weights; an alias (reshape) has the
+// place of its operand; everything else gets an arena buffer that is alive from the step that writes it to the last
+// step that reads it. A value that is an output is computed directly into the caller's memory; where that cannot be
+// (it is an input, a constant, an alias, or returned twice) a copy at the end of the program makes it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/group.h"
+#include "host/program.h"
+#include "host/weights.h"
+
+namespace tripod::host {
+
+// The code of one kernel group, as a back end gives it.
+struct GroupKernel {
+  std::vector<graph::ValueId> params;      // inputs, then outputs
+  std::vector<loop::Buffer> buffers;       // of params (a constant's says how it is to be packed), then workspace
+  std::vector<Index> dims;
+  struct Phase {
+    std::string symbol;
+    Index extent, scratch;
+    int64_t grain = 1;
+  };
+  std::vector<Phase> phases;
+};
+
+struct PlanInputs {
+  std::function<graph::Groups(const graph::Graph&)> fuse;
+  std::function<GroupKernel(const graph::Graph&, const graph::Group&)> compile;
+  std::vector<std::string>* sites;
+};
+
+class Planner {
+ public:
+  Planner(const graph::Module& m, const PlanInputs& in, Weights& weights) : m_(m), in_(in), weights_(weights) {}
+  Program run();
+
+ private:
+  using Key = std::pair<const graph::Graph*, graph::ValueId>;
+
+  // walking (plan.cc)
+  void plan_graph(const graph::Graph& g, const graph::Groups& groups, Steps& steps);
+  void plan_group(const graph::Graph& g, const graph::Group& group, Steps& steps);
+  void plan_source(const graph::Graph& g, const graph::Node& n, Steps& steps);
+  void plan_kernel(const graph::Graph& g, const graph::Group& group, Steps& steps);
+  void plan_read_dim(const graph::Graph& g, const graph::Node& n, Steps& steps);
+  void finish_outputs(Steps& steps);
+  void require_known(Steps& steps);
+
+  // runtime operators (plan_runtime.cc)
+  void plan_runtime(const graph::Graph& g, const graph::Node& n, Steps& steps);
+  void plan_counted(const graph::Graph& g, const graph::Node& n, Steps& steps);
+
+  // control flow (plan_control.cc)
+  void plan_if(const graph::Graph& g, const graph::Node& n, Steps& steps);
+  void plan_loop(const graph::Graph& g, const graph::Node& n, Steps& steps);
+  void plan_scan(const graph::Graph& g, const graph::Node& n, Steps& steps);
+
+  // parts
+  Step& add(Steps& steps, Step::Kind kind);
+  Place place(const graph::Graph& g, graph::ValueId v) const;
+  View view(const graph::Graph& g, graph::ValueId v);      // and marks it as read by the current step
+  View absent() const { return {}; }
+  // Memory for a result that the next step writes: the output's where it is one, an arena buffer otherwise.
+  Place make_result(const graph::Graph& g, graph::ValueId v, Steps& steps);
+  Place arena(const std::string& name, Index bytes);
+  void touch(const Place& p);
+  void enter_segment(Steps& steps);
+  int symbol(Index var) const;
+  int32_t site(const graph::Node& n);
+
+  const graph::Module& m_;
+  const PlanInputs& in_;
+  Weights& weights_;
+  Program p_;
+  std::map<Key, Place> places_;
+  std::vector<bool> known_;            // requirements that have been written
+  int32_t next_ = 0;                   // id of the next step
+  int32_t segment_ = 0;
+};
+
+}  // namespace tripod::host

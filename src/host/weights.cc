@@ -1,0 +1,122 @@
+#include "host/weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/diagnostic.h"
+
+namespace tripod::host {
+namespace {
+
+// Two independent 64-bit multiplicative hashes of the content; equality of 128 bits stands for equality of bytes
+// (among the constants of one model a collision is out of reach).
+std::string content_key(const std::byte* p, int64_t n) {
+  uint64_t a = 0x9e3779b97f4a7c15ull ^ static_cast<uint64_t>(n), b = 0xc2b2ae3d27d4eb4full;
+  for (int64_t i = 0; i < n; i += 8) {
+    uint64_t w = 0;
+    std::memcpy(&w, p + i, static_cast<size_t>(std::min<int64_t>(8, n - i)));
+    a = (a ^ w) * 0x9fb21c651e98df25ull;
+    a ^= a >> 32;
+    b = (b + w) * 0xd6e8feb86659fd93ull;
+    b ^= b >> 29;
+  }
+  return std::to_string(a) + ":" + std::to_string(b) + ":" + std::to_string(n);
+}
+
+// Contribution of each index of each dim to the element offset, for layouts whose physical dims each use one logical
+// dim (all that rules produce): offset(i0, i1, ...) = sum of table[d][i_d].
+std::vector<std::vector<int64_t>> offset_tables(const loop::Buffer& b, const std::vector<int64_t>& shape) {
+  const loop::Layout& l = b->layout;
+  std::vector<std::vector<int64_t>> tables;
+  for (int64_t n : shape) tables.emplace_back(n, 0);
+  if (l.is_row_major()) {
+    int64_t stride = 1;
+    for (size_t d = shape.size(); d-- > 0;) {
+      for (int64_t i = 0; i < shape[d]; ++i) tables[d][i] = i * stride;
+      stride *= b->shape[d].value();
+    }
+    return tables;
+  }
+  int64_t stride = 1;
+  for (size_t p = l.map.size(); p-- > 0;) {
+    const auto vars = sym::variables(l.map[p]);
+    TRIPOD_CHECK(vars.size() <= 1, "a packed layout mixes dims");
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (vars.empty() || !(l.args[d] == vars[0])) continue;
+      for (int64_t i = 0; i < shape[d]; ++i) tables[d][i] += stride * sym::evaluate(l.map[p], {{vars[0], i}});
+    }
+    stride *= l.extents[p].value();
+  }
+  return tables;
+}
+
+template <class T>
+void pack(const std::byte* from, std::byte* to, const std::vector<int64_t>& shape, const std::vector<std::vector<int64_t>>& tables) {
+  std::vector<int64_t> at(shape.size(), 0);
+  int64_t count = 1;
+  for (int64_t n : shape) count *= n;
+  if (count == 0) return;
+  const int64_t inner = shape.back();
+  const std::vector<int64_t>& last = tables.back();
+  for (int64_t i = 0; i < count; i += inner) {
+    int64_t base = 0;
+    for (size_t d = 0; d + 1 < shape.size(); ++d) base += tables[d][at[d]];
+    for (int64_t j = 0; j < inner; ++j) std::memcpy(to + (base + last[j]) * sizeof(T), from + (i + j) * sizeof(T), sizeof(T));
+    for (size_t d = shape.size() - 1; d-- > 0;) {
+      if (++at[d] < shape[d]) break;
+      at[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+int64_t Weights::place(const graph::ConstAttr& bytes, const graph::Type& t, const loop::Buffer& wanted) {
+  std::vector<int64_t> shape;
+  for (const sym::Expr& e : t.shape) shape.push_back(e.value());
+  std::string key = content_key(bytes.data, bytes.size);
+  bool plain = wanted->layout.is_row_major();
+  for (size_t d = 0; d < shape.size(); ++d) plain = plain && wanted->shape[d].is_const(shape[d]);
+  if (!plain) {
+    key += std::string(name(t.dtype));
+    for (int64_t n : shape) key += "," + std::to_string(n);
+    // The layout by its effect: physical dims in terms of numbered logical ones.
+    for (size_t p = 0; p < wanted->layout.map.size(); ++p) {
+      const auto vars = sym::variables(wanted->layout.map[p]);
+      size_t d = 0;
+      while (!vars.empty() && d < wanted->layout.args.size() && !(wanted->layout.args[d] == vars[0])) ++d;
+      std::string text = sym::text(wanted->layout.map[p]);
+      if (!vars.empty()) {
+        const std::string var = sym::text(vars[0]);
+        for (size_t at; (at = text.find(var)) != std::string::npos;) text.replace(at, var.size(), "#" + std::to_string(d));
+      }
+      key += "|" + text + ":" + sym::text(wanted->layout.extents[p]);
+    }
+  }
+  if (auto it = known_.find(key); it != known_.end()) return it->second;
+  const int64_t offset = (size_ + 63) / 64 * 64;
+  int64_t size = bytes.size;
+  const std::byte* data = bytes.data;
+  if (plain) {
+    owners_.push_back(bytes.owner);
+  } else {
+    sym::Context& c = wanted->shape[0].context();
+    const int64_t each = info(t.dtype).bits / 8;
+    size = loop::storage_size(c, wanted).value() * each;
+    auto packed = std::make_shared<std::vector<std::byte>>(size);
+    const auto tables = offset_tables(wanted, shape);
+    switch (each) {
+      case 1: pack<uint8_t>(bytes.data, packed->data(), shape, tables); break;
+      case 2: pack<uint16_t>(bytes.data, packed->data(), shape, tables); break;
+      case 4: pack<uint32_t>(bytes.data, packed->data(), shape, tables); break;
+      default: pack<uint64_t>(bytes.data, packed->data(), shape, tables); break;
+    }
+    data = packed->data();
+    owners_.push_back(packed);
+  }
+  pieces_.push_back({offset, size, data});
+  size_ = offset + size;
+  return known_[key] = offset;
+}
+
+}  // namespace tripod::host
