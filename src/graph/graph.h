@@ -1,6 +1,7 @@
 // The graph IR: what the model computes, on tensors, before any loop exists.
 //
 // A Module owns the sym::Context and the graphs; graphs[0] is the model, the others are bodies of if, loop and scan.
+// Each body belongs to one node and has a higher index than the graph of that node.
 // A Graph owns dense arrays of nodes and values; ids are 32-bit indices that stay valid until compact(). Every value
 // has exactly one producer (inputs are produced by `input` nodes), and a list of its users that the editing functions
 // below keep true. Nodes are in an order where producers come before users, except while a pass is at work;

@@ -14,12 +14,13 @@ using Messages = std::vector<std::string>;
 
 class GraphVerifier {
  public:
-  GraphVerifier(const Module& m, const Graph& g, Messages& out) : m_(m), g_(g), out_(out) {}
+  GraphVerifier(const Module& m, int32_t index, Messages& out)
+      : m_(m), g_(m.graph(index)), index_(index), out_(out), order_(g_.order()) {}
+
+  // Ids that lead somewhere: broken links would make the other checks crash.
+  void links();
 
   void run() {
-    order_ = g_.order();
-    // Broken links would make the other checks crash.
-    if (!links()) return;
     users();
     interface();
     names();
@@ -32,30 +33,12 @@ class GraphVerifier {
   std::string at(NodeId n) const { return text(g_, n); }
   bool is_value(ValueId v) const { return v >= 0 && v < g_.num_values(); }
 
-  bool links() {
-    const size_t before = out_.size();
-    for (NodeId n : order_) {
-      const Node& node = g_.node(n);
-      const std::string who = "node " + std::to_string(n) + " (" + std::string(info(node.op).text) + ")";
-      for (ValueId v : node.operands)
-        if (v != kNoValue && (!is_value(v) || g_.value(v).producer < 0 || g_.node(g_.value(v).producer).dead))
-          say(who + " uses a value that nothing produces");
-      for (size_t i = 0; i < node.results.size(); ++i) {
-        const ValueId r = node.results[i];
-        if (!is_value(r) || g_.value(r).producer != n || g_.value(r).result != static_cast<int>(i))
-          say(who + ": result " + std::to_string(i) + " does not name it as its producer");
-      }
-      if (static_cast<int>(node.attr.index()) != info(node.op).attr_index) say(who + " has the wrong attribute struct");
-      else if (const auto* s = std::get_if<SubgraphAttr>(&node.attr)) bodies_exist(who, *s);
-    }
-    for (ValueId v : g_.outputs())
-      if (!is_value(v) || g_.value(v).producer < 0) say("an output is a value that nothing produces");
-    return out_.size() == before;
-  }
-
+  // Bodies come after the graph that uses them, so that no graph contains itself.
   void bodies_exist(const std::string& who, const SubgraphAttr& s) {
-    for (int32_t i : s.graphs)
+    for (int32_t i : s.graphs) {
       if (i <= 0 || i >= m_.num_graphs()) say(who + " names a graph that does not exist");
+      else if (i <= index_) say(who + ": its body @" + m_.graph(i).name() + " must come after this graph");
+    }
   }
 
   void users() {
@@ -209,29 +192,57 @@ class GraphVerifier {
 
   const Module& m_;
   const Graph& g_;
+  const int32_t index_;
   Messages& out_;
-  std::vector<NodeId> order_;
+  const std::vector<NodeId> order_;
 };
+
+void GraphVerifier::links() {
+  for (NodeId n : order_) {
+    const Node& node = g_.node(n);
+    const std::string who = "node " + std::to_string(n) + " (" + std::string(info(node.op).text) + ")";
+    for (ValueId v : node.operands)
+      if (v != kNoValue && (!is_value(v) || g_.value(v).producer < 0 || g_.node(g_.value(v).producer).dead))
+        say(who + " uses a value that nothing produces");
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      const ValueId r = node.results[i];
+      if (!is_value(r) || g_.value(r).producer != n || g_.value(r).result != static_cast<int>(i))
+        say(who + ": result " + std::to_string(i) + " does not name it as its producer");
+    }
+    if (static_cast<int>(node.attr.index()) != info(node.op).attr_index) say(who + " has the wrong attribute struct");
+    else if (const auto* s = std::get_if<SubgraphAttr>(&node.attr)) bodies_exist(who, *s);
+  }
+  for (ValueId v : g_.outputs())
+    if (!is_value(v) || g_.value(v).producer < 0) say("an output is a value that nothing produces");
+}
 
 // --- the module -----------------------------------------------------------------------------------------------------
 
-// Each body belongs to one node, and no graph contains itself.
-void verify_nesting(const Module& m, Messages& out) {
-  std::vector<int> owners(static_cast<size_t>(m.num_graphs()), 0);
-  for (int32_t i = 0; i < m.num_graphs(); ++i)
-    for (NodeId n : m.graph(i).order())
-      if (const auto* s = std::get_if<SubgraphAttr>(&m.graph(i).node(n).attr))
+// The graphs that main leads to; a body whose node went may linger. Each belongs to one node.
+std::vector<int32_t> reachable(const Module& m, Messages& out) {
+  std::vector<bool> seen(static_cast<size_t>(m.num_graphs()), false);
+  std::vector<int32_t> found = {0};
+  for (size_t k = 0; k < found.size(); ++k) {
+    const Graph& g = m.graph(found[k]);
+    for (NodeId n : g.order())
+      if (const auto* s = std::get_if<SubgraphAttr>(&g.node(n).attr))
         for (int32_t b : s->graphs) {
-          if (b <= i) out.push_back("@" + m.graph(i).name() + ": a body must come after the graph that uses it");
-          if (++owners[static_cast<size_t>(b)] == 2) out.push_back("@" + m.graph(b).name() + " is the body of two nodes");
+          if (seen[static_cast<size_t>(b)]) {
+            out.push_back("@" + m.graph(b).name() + " is the body of two nodes");
+          } else {
+            seen[static_cast<size_t>(b)] = true;
+            found.push_back(b);
+          }
         }
+  }
+  return found;
 }
 
-void verify_symbols(const Module& m, Messages& out) {
+void verify_symbols(const Module& m, const std::vector<int32_t>& graphs, Messages& out) {
   std::unordered_set<Expr, sym::Hash> known(m.symbols.begin(), m.symbols.end()), defined;
   known.insert(m.data_symbols.begin(), m.data_symbols.end());
   SymbolCollector all(m, false);
-  for (int32_t i = 0; i < m.num_graphs(); ++i) {
+  for (int32_t i : graphs) {
     const Graph& g = m.graph(i);
     for (NodeId n : g.order()) all.node(g, g.node(n));
     const SymbolDefiners definers(g);
@@ -251,10 +262,11 @@ void verify_symbols(const Module& m, Messages& out) {
 
 std::vector<std::string> verify(const Module& m) {
   Messages out;
-  for (int32_t i = 0; i < m.num_graphs(); ++i) GraphVerifier(m, m.graph(i), out).run();
-  if (!out.empty()) return out;  // the rest walks the graphs and takes them to be sound
-  verify_nesting(m, out);
-  verify_symbols(m, out);
+  for (int32_t i = 0; i < m.num_graphs(); ++i) GraphVerifier(m, i, out).links();
+  if (!out.empty()) return out;  // what follows takes the links to be sound
+  const std::vector<int32_t> graphs = reachable(m, out);
+  for (int32_t i : graphs) GraphVerifier(m, i, out).run();
+  verify_symbols(m, graphs, out);
   return out;
 }
 
