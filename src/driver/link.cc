@@ -1,0 +1,62 @@
+#include "driver/link.h"
+
+#include <lld/Common/Driver.h>
+#include <llvm/Support/raw_ostream.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/diagnostic.h"
+
+LLD_HAS_DRIVER(elf)
+
+// lld refers to the initialisers of every target LLVM was built with; Tripod links X86 only.
+#define TRIPOD_ABSENT_TARGET(T)                  \
+  extern "C" void LLVMInitialize##T##Target() {} \
+  extern "C" void LLVMInitialize##T##TargetInfo() {} \
+  extern "C" void LLVMInitialize##T##TargetMC() {}   \
+  extern "C" void LLVMInitialize##T##AsmPrinter() {} \
+  extern "C" void LLVMInitialize##T##AsmParser() {}
+TRIPOD_ABSENT_TARGET(AArch64)
+TRIPOD_ABSENT_TARGET(AMDGPU)
+TRIPOD_ABSENT_TARGET(ARM)
+TRIPOD_ABSENT_TARGET(AVR)
+TRIPOD_ABSENT_TARGET(BPF)
+TRIPOD_ABSENT_TARGET(Hexagon)
+TRIPOD_ABSENT_TARGET(Lanai)
+TRIPOD_ABSENT_TARGET(LoongArch)
+TRIPOD_ABSENT_TARGET(M68k)
+TRIPOD_ABSENT_TARGET(Mips)
+TRIPOD_ABSENT_TARGET(MSP430)
+TRIPOD_ABSENT_TARGET(NVPTX)
+TRIPOD_ABSENT_TARGET(PowerPC)
+TRIPOD_ABSENT_TARGET(RISCV)
+TRIPOD_ABSENT_TARGET(Sparc)
+TRIPOD_ABSENT_TARGET(SystemZ)
+TRIPOD_ABSENT_TARGET(VE)
+TRIPOD_ABSENT_TARGET(WebAssembly)
+TRIPOD_ABSENT_TARGET(XCore)
+TRIPOD_ABSENT_TARGET(Xtensa)
+
+namespace tripod {
+
+void link_shared_object(const std::vector<std::string>& objects, const std::string& output) {
+  const std::string temporary = output + ".tmp" + std::to_string(getpid());
+  std::vector<const char*> args = {"ld.lld", "-shared", "--no-undefined-version", "--gc-sections", "--build-id=none",
+                                   "--hash-style=gnu", "-z", "now", "-z", "noexecstack", "-o", temporary.c_str()};
+  for (const std::string& o : objects) args.push_back(o.c_str());
+  std::string messages;
+  llvm::raw_string_ostream err(messages);
+  const lld::DriverDef drivers[] = {{lld::Gnu, &lld::elf::link}};
+  const lld::Result r = lld::lldMain(args, llvm::nulls(), err, drivers);
+  if (r.retCode != 0) {
+    std::remove(temporary.c_str());
+    throw InternalError("linking failed: " + messages);
+  }
+  if (std::rename(temporary.c_str(), output.c_str()) != 0) {
+    std::remove(temporary.c_str());
+    throw CompileError({}, "cannot write " + output);
+  }
+}
+
+}  // namespace tripod

@@ -1,0 +1,30 @@
+// Options of a compile; every one of them is on the command line (docs/user-guide.md) and in the manifest.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sym/expr.h"
+
+namespace tripod {
+
+struct Options {
+  std::string model;                       // path of the ONNX file
+  std::string output = "model.so";
+  std::string target = "cpu";              // cpu | cuda
+  std::string cpu = "v3";                  // v3 | v4 | native | amx
+  std::map<std::string, sym::Range> dims;  // --dim N=1..64, --dim N=8
+  std::map<std::string, std::vector<int64_t>> shapes;  // --shape x=1,3,224,224
+  bool external_weights = false;           // --weights=external: a .safetensors beside the file
+  // Finding faults.
+  bool time_passes = false;
+  std::string print_after;                 // a pass, or "all"
+  std::string stop_after;                  // a phase
+  int64_t opt_limit = -1;                  // rewrites allowed in simplify; -1: all
+  std::string repro;                       // folder for a bundle
+  bool verify = false;                     // verifiers after every phase (always on in debug builds)
+  bool keep_sources = true;                // loop IR of every kernel in the file, for inspect
+};
+
+}  // namespace tripod

@@ -1,0 +1,19 @@
+// From an ONNX file to a model.so.
+#pragma once
+
+#include <string>
+
+#include "driver/options.h"
+
+namespace tripod {
+
+struct CompileReport {
+  std::string timings;       // one line a phase
+  std::string manifest;      // JSON
+};
+
+// Compiles options.model to options.output. Throws CompileError (the model or the options are at fault), Stopped
+// (--stop-after), or InternalError.
+CompileReport compile(const Options& options);
+
+}  // namespace tripod
