@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 debian=(
   g++ cmake ninja-build ccache lld-19 python3 python3-venv python3-dev unzip xz-utils
-  llvm-19-dev liblld-19-dev libzstd-dev zlib1g-dev
+  llvm-19-dev liblld-19-dev libpolly-19-dev libzstd-dev zlib1g-dev
   protobuf-compiler libprotobuf-dev libfmt-dev libcli11-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   clang-19 libclang-rt-19-dev fonts-dejavu-core

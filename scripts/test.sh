@@ -2,12 +2,12 @@
 # Sets up, builds, and passes every test; .ci/run is this script. From nothing it takes under 40 minutes on 2 cores.
 #
 # usage: scripts/test.sh [--device cpu|cuda] [--only SUITE[,SUITE...]] [--list]
-#   suites: includes unit ops models python (--list prints them); default all.
+#   suites: includes unit ops resized models python (--list prints them); default all.
 # Ends with the line "N passed, N failed"; the exit code is 0 when none failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-suites=(includes unit ops models python)
+suites=(includes unit ops resized models python)
 device=cpu
 only=""
 while [ $# -gt 0 ]; do
@@ -103,6 +103,7 @@ if [ "$only" != includes ]; then
 fi
 wanted unit && count unit run_ctest
 wanted ops && count ops $python tests/ops/run.py --summary
+wanted resized && count resized $python tests/ops/resized.py --summary
 wanted models && count models $python tests/models/run.py
 wanted python && count python run_python_checks
 finish

@@ -20,8 +20,9 @@ import multiprocessing
 import os
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import data  # noqa: E402
@@ -29,36 +30,46 @@ from execute import Result, Settings, run_case  # noqa: E402
 
 LIST = Path(__file__).resolve().with_name("known_failures.txt")
 HEADER = """\
-# Conformance cases that do not pass yet, with the reason; tests/ops/run.py holds the list to what is true.
-# case  reason   or   case@mode  reason (mode: published or stripped) when the case fails in that mode only
+# Conformance cases that do not pass yet, with the reason; the suite holds the list to what is true.
+# case  reason   or   case@mode  reason when the case fails in that mode only
 """
 MODES = ("published", "stripped")
-SEVERITY = {"pass": 0, "unsupported": 1, "wrong": 2, "error": 2, "timeout": 3, "crash": 3}
+SEVERITY = {"pass": 0, "left out": 0, "unsupported": 1, "wrong": 2, "error": 2, "timeout": 3, "crash": 3}
 
 
-def read_list() -> dict[tuple[str, str], str]:
+@dataclass(frozen=True)
+class Suite:
+    """A way of running the cases: its modes, the list of what is known to fail, and what runs one case."""
+
+    name: str
+    modes: tuple[str, ...]
+    list: Path
+    run_case: Callable[[Settings, data.Case, str], Result]
+
+
+def read_list(suite: Suite) -> dict[tuple[str, str], str]:
     """(case, mode) -> reason."""
     known: dict[tuple[str, str], str] = {}
-    if not LIST.exists():
+    if not suite.list.exists():
         return known
-    for line in LIST.read_text().splitlines():
+    for line in suite.list.read_text().splitlines():
         if line.strip() and not line.startswith("#"):
             name, _, reason = line.partition("  ")
             case, _, mode = name.partition("@")
-            for m in [mode] if mode else MODES:
+            for m in [mode] if mode else suite.modes:
                 known[case, m] = reason.strip()
     return known
 
 
-def write_list(known: dict[tuple[str, str], str]) -> None:
+def write_list(suite: Suite, known: dict[tuple[str, str], str]) -> None:
     lines = []
     for case in sorted({c for c, _ in known}):
-        reasons = [known.get((case, m)) for m in MODES]
+        reasons = [known.get((case, m)) for m in suite.modes]
         if reasons[0] is not None and reasons[1] is not None:
             lines.append(f"{case}  {reasons[0]}")
         else:
-            lines += [f"{case}@{m}  {r}" for m, r in zip(MODES, reasons) if r is not None]
-    LIST.write_text(HEADER + "".join(line + "\n" for line in lines))
+            lines += [f"{case}@{m}  {r}" for m, r in zip(suite.modes, reasons) if r is not None]
+    suite.list.write_text(HEADER + "".join(line + "\n" for line in lines))
 
 
 def reason_of(case: data.Case, result: Result) -> str:
@@ -70,8 +81,8 @@ def reason_of(case: data.Case, result: Result) -> str:
 
 def judge(result: Result, listed: str | None) -> str:
     """"" when `result` is what the list says, else what is unexpected about it."""
-    if result.status == "pass":
-        return "" if listed is None else "passes: remove it from known_failures.txt"
+    if SEVERITY[result.status] == 0:
+        return "" if listed is None else "passes: remove it from the list"
     if listed is None:
         return f"{result.status}: {result.message}"
     before = SEVERITY.get(listed.partition(":")[0], 3)
@@ -92,25 +103,26 @@ def select(cases: list[data.Case], args: argparse.Namespace) -> list[data.Case]:
 
 
 _settings: Settings
+_run_case: Callable[[Settings, data.Case, str], Result]
 
 
 def _work(task: tuple[data.Case, str]) -> Result:
-    return run_case(_settings, *task)
+    return _run_case(_settings, *task)
 
 
-def parse() -> argparse.Namespace:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(suite: Suite, description: str) -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("names", nargs="*", help="exact case names")
     p.add_argument("-k", action="append", metavar="TEXT", help="only cases whose name contains TEXT (repeatable: or)")
     p.add_argument("--op", action="append", help="only cases with a node of this op type (repeatable)")
     p.add_argument("--kind", action="append", help="node, simple, pytorch-converted, pytorch-operator or real")
-    p.add_argument("--mode", choices=[*MODES, "both"], default="both")
+    p.add_argument("--mode", choices=[*suite.modes, "both"], default="both")
     p.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--threads", type=int, default=1, help="threads of a compiled model (default 1)")
     p.add_argument("--compiler", default=str(data.ROOT / "build" / "bin" / "tripod"))
     p.add_argument("--compile-arg", action="append", default=[], metavar="ARG", help="passed on to tripod compile")
     p.add_argument("--timeout", type=float, default=60.0, help="seconds for one compile; half of it for a run")
-    p.add_argument("--update-list", action="store_true", help="write known_failures.txt from what ran")
+    p.add_argument("--update-list", action="store_true", help="write the list of known failures from what ran")
     p.add_argument("--ignore-list", action="store_true", help="report every case that does not pass")
     p.add_argument("--keep", type=Path, metavar="DIR", help="keep the .so files under DIR/MODE")
     p.add_argument("--json", type=Path, metavar="FILE", help="write every result there")
@@ -119,66 +131,75 @@ def parse() -> argparse.Namespace:
     return p.parse_args()
 
 
-def main() -> int:
-    global _settings
-    args = parse()
+def show(r: Result, problem: str) -> str:
+    """One result as a line of text."""
+    return f"{r.case} ({r.mode}): {problem or ': '.join(filter(None, (r.status, r.message)))}"
+
+
+def update_list(suite: Suite, known: dict[tuple[str, str], str], results: list[Result], cases: dict[str, data.Case]) -> None:
+    """Writes the list: what ran as it came out, the rest as it was; names that are no case any more go."""
+    for r in results:
+        known.pop((r.case, r.mode), None)
+        if SEVERITY[r.status]:
+            known[r.case, r.mode] = reason_of(cases[r.case], r)
+    write_list(suite, {key: reason for key, reason in known.items() if key[0] in cases})
+
+
+def run_suite(suite: Suite, description: str) -> int:
+    """The program: parses the command line, runs, reports; gives the exit code."""
+    global _settings, _run_case
+    args = parse(suite, description)
     everything = data.prepare()
     cases = select(everything, args)
     if not cases:
-        print("ops: no case matches", file=sys.stderr)
+        print(f"{suite.name}: no case matches", file=sys.stderr)
         return 2
     if not Path(args.compiler).exists():
-        print(f"ops: no compiler at {os.path.relpath(args.compiler)}: run scripts/build.sh first", file=sys.stderr)
+        print(f"{suite.name}: no compiler at {os.path.relpath(args.compiler)}: run scripts/build.sh first", file=sys.stderr)
         return 2
     _settings = Settings(args.compiler, args.compile_arg, args.threads, args.timeout, args.timeout / 2, args.keep)
-    modes = MODES if args.mode == "both" else (args.mode,)
-    by_name = {c.name: c for c in cases}
-    known = {} if args.ignore_list else read_list()
+    _run_case = suite.run_case
+    modes = suite.modes if args.mode == "both" else (args.mode,)
+    by_name = {c.name: c for c in everything}
+    known = {} if args.ignore_list else read_list(suite)
     tasks = [(c, m) for c in cases for m in modes]
 
-    start, results, unexpected, seen = time.monotonic(), [], [], 0
+    start, results, unexpected = time.monotonic(), [], []
     with multiprocessing.get_context("fork").Pool(args.jobs) as pool:
         for r in pool.imap_unordered(_work, tasks, chunksize=4):
             results.append(r)
-            problem = judge(r, known.get((r.case, r.mode)))
+            problem = "" if args.update_list else judge(r, known.get((r.case, r.mode)))
             if problem:
                 unexpected.append(r)
-            if args.verbose or (problem and not args.update_list):
-                print(f"{r.case} ({r.mode}): {problem or r.status + (': ' + r.message if r.message else ' as listed' if r.status != 'pass' else '')}",
-                      flush=True)
-            seen += 1
-            if sys.stderr.isatty() and seen % 20 == 0:
-                print(f"\r{seen}/{len(tasks)}", end="\r", file=sys.stderr, flush=True)
+            if args.verbose or problem:
+                print(show(r, problem), flush=True)
+            if sys.stderr.isatty() and len(results) % 20 == 0:
+                print(f"\r{len(results)}/{len(tasks)}", end="\r", file=sys.stderr, flush=True)
 
     if args.update_list:
-        for r in results:
-            known.pop((r.case, r.mode), None)
-            if r.status != "pass":
-                known[r.case, r.mode] = reason_of(by_name[r.case], r)
-        names = {c.name for c in everything}
-        write_list({key: reason for key, reason in known.items() if key[0] in names})
-        unexpected = []
-    else:
-        names = {c.name for c in everything}
-        for case in sorted({c for c, _ in known if c not in names}):
-            print(f"{case}: no such case: remove it from known_failures.txt")
-            unexpected.append(Result(case, "", "error"))
+        update_list(suite, known, results, by_name)
+    stale = [] if args.update_list else sorted({c for c, _ in known} - set(by_name))
+    for case in stale:
+        print(f"{case}: no such case: remove it from the list")
     if args.json:
         args.json.write_text(json.dumps([asdict(r) for r in sorted(results, key=lambda r: (r.case, r.mode))], indent=1))
     if args.summary:
-        reasons = collections.Counter(reason_of(by_name[r.case], r)[:90] for r in results if r.status != "pass")
+        reasons = collections.Counter(reason_of(by_name[r.case], r)[:90] for r in results if SEVERITY[r.status])
         for reason, n in reasons.most_common(60):
             print(f"{n:5d}  {reason}")
     counts = collections.Counter(r.status for r in results)
-    whole = {c.name for c in cases} - {r.case for r in results if r.status != "pass"}
-    print(f"ops: {', '.join(f'{n} {s}' for s, n in sorted(counts.items()))} in {time.monotonic() - start:.0f} s "
+    not_whole = {r.case for r in results if r.status != "pass"}
+    print(f"{suite.name}: {', '.join(f'{n} {s}' for s, n in sorted(counts.items()))} in {time.monotonic() - start:.0f} s "
           f"({sum(r.compile_s for r in results) / len(results) * 1e3:.0f} ms a compile); "
-          f"{len(whole)} of {len(cases)} cases pass in {' and '.join(modes)}")
-    failed = len(unexpected)
-    passed = sum(r.status == "pass" for r in results) - sum(r.status == "pass" for r in unexpected)
-    listed = len(results) - passed - sum(1 for r in unexpected if r.mode)
-    print(f"{passed} passed, {failed} failed, {listed} listed")
+          f"{len(cases) - len(not_whole)} of {len(cases)} cases pass in {' and '.join(modes)}")
+    passed = counts["pass"] - sum(r.status == "pass" for r in unexpected)
+    failed = len(unexpected) + len(stale)
+    print(f"{passed} passed, {failed} failed, {len(results) - counts['left out'] - passed - len(unexpected)} listed")
     return 1 if failed else 0
+
+
+def main() -> int:
+    return run_suite(Suite("ops", MODES, LIST, run_case), __doc__ or "")
 
 
 if __name__ == "__main__":
