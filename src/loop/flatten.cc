@@ -84,19 +84,28 @@ bool only_stores(const Stmt& s) {
   return good;
 }
 
+// What does not depend on the lane takes the condition at the lane where it holds most easily, so that it stays one
+// access for all of them.
 struct Mask : Rewriter {
-  explicit Mask(Index c) : condition(c) {}
-  Index with(Index guard) const { return guard ? sym::logical_and(guard, condition) : condition; }
+  Mask(Index condition, Index lane) : condition(condition), uniform(condition), lane(lane) {
+    if (const auto l = limit_of(condition, lane); l && l->a > 0)
+      uniform = sym::substitute(condition, {{lane, lane.context().constant(0)}});
+  }
+  Index with(Index guard, const std::vector<Index>& indices) const {
+    const bool same = std::none_of(indices.begin(), indices.end(), [&](Index i) { return sym::uses(i, lane); });
+    const Index c = same ? uniform : condition;
+    return guard ? sym::logical_and(guard, c) : c;
+  }
   Expr rewrite(const Expr& e) override {
     if (e->op != Op::load) return nullptr;
     const Expr other = e->other ? apply(e->other) : constant(e->dtype, 0);
-    return load_guarded(e->buffer, e->indices, with(e->guard), other);
+    return load_guarded(e->buffer, e->indices, with(e->guard, e->indices), other);
   }
   Stmt rewrite(const Stmt& s) override {
     if (s->kind != StmtKind::store) return nullptr;
-    return store(s->buffer, s->indices, apply(s->value), with(s->guard));
+    return store(s->buffer, s->indices, apply(s->value), with(s->guard, s->indices));
   }
-  Index condition;
+  Index condition, uniform, lane;
 };
 
 // Guards of loads and stores lose what is known where they stand.
@@ -268,10 +277,11 @@ class Flatten {
     sym::Context& c = main.context();
     const Stmt first = loop(s->var, main, s->loop_kind, p.fast, s->grain);
     const Index rest = extent - main;
-    if (sym::proved(sym::le(rest, 1))) {
-      const Stmt last = substitute(p.slow, {{s->var, main}});
-      return seq({first, branch_on({sym::lt(main, extent)}, last)});
-    }
+    // Seldom more than one iteration is left: the second one has nothing to do.
+    const Index later = c.var(s->var->name, {0, sym::Range::kMax});
+    const Stmt second = tidy(substitute(p.slow, {{s->var, later + main + 1}}));
+    if (second->kind == StmtKind::seq && second->body.empty())
+      return seq({first, branch_on({sym::lt(main, extent)}, substitute(p.slow, {{s->var, main}}))});
     const Index v = c.var(s->var->name, {0, sym::Range::kMax});
     c.assume_below(v, rest);
     return seq({first, loop(v, rest, LoopKind::serial, substitute(p.slow, {{s->var, v + main}}))});
@@ -317,7 +327,7 @@ class Flatten {
     const bool registers = indexes_registers(mixed, s->var);
     if (registers && s->loop_kind == LoopKind::vector && inner.empty() && only_stores(p.fast)) {
       Stmt masked = p.fast;
-      for (Index c : guards) masked = Mask(c).apply(masked);
+      for (Index c : guards) masked = Mask(c, s->var).apply(masked);
       return loop(s->var, s->extent, LoopKind::vector, masked);
     }
     if (registers || guards.empty()) {
