@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""Bad calls of a good model.so: an error that names the input, never a crash or a read outside a buffer.
+
+Each check runs in a child; what it hands over is put together from the raw structures of include/tripod/model.h.
+Ends with "N passed, N failed".
+"""
+from __future__ import annotations
+
+import ctypes as ct
+import mmap
+import sys
+import tempfile
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / d) for d in ("python", "tests")] + [str(Path(__file__).resolve().parent)]
+from bad_models import F32, I64, graph_model, info  # noqa: E402
+from harness import COMPILER, compile_model, in_child  # noqa: E402
+from onnx import helper  # noqa: E402
+from tripod import Model, TripodError, capi  # noqa: E402
+
+INVALID, OUT_OF_RANGE = 1, 2
+A = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+
+def node(op: str, inputs: str, output: str, **attributes: object) -> onnx.NodeProto:
+    return helper.make_node(op, inputs.split(), [output], name=f"the/{op.lower()}", **attributes)
+
+
+def models() -> dict[str, onnx.ModelProto]:
+    """The models that are called, by name."""
+    a, b, y = info("a", ["N", 4]), info("b", ["N", 4]), info("y", None)
+    return {
+        "add": graph_model([node("Add", "a b", "y")], [a, b], [info("y", ["N", 4])]),
+        "gather": graph_model([node("Gather", "a i", "y", axis=0)], [a, info("i", ["K"], I64)], [info("y", ["K", 4])]),
+        "gathernd": graph_model([node("GatherND", "a i", "y")], [a, info("i", ["K", 2], I64)], [info("y", ["K"])]),
+        "scatter": graph_model([node("ScatterND", "a i b", "y")], [a, info("i", ["K", 1], I64), info("b", ["K", 4])],
+                               [info("y", ["N", 4])]),
+        "reshape": graph_model([node("Reshape", "a s", "y")], [a, info("s", [2], I64)], [info("y", ["P", "Q"])]),
+        "slice_free": graph_model([node("Slice", "a s e", "y")], [a, info("s", [1], I64), info("e", [1], I64)], [info("y", ["P", 4])]),
+        "expand": graph_model([node("Expand", "a s", "y")], [a, info("s", [2], I64)], [info("y", ["P", "Q"])]),
+        "topk": graph_model([helper.make_node("TopK", ["a", "k"], ["y", "at"], name="the/topk")],
+                            [a, info("k", [1], I64)], [info("y", ["N", "K"])]),
+        "divide": graph_model([node("Div", "p q", "y")], [info("p", ["N"], TensorProto.INT32), info("q", ["N"], TensorProto.INT32)],
+                              [info("y", ["N"], TensorProto.INT32)]),
+        "unknown": graph_model([node("Relu", "a", "y")], [a], [y]),
+    }
+
+
+@dataclass
+class Call:
+    """A call of `model` with `inputs`; `change` may spoil the raw values. status 0: it must work."""
+
+    model: str
+    inputs: list[object]
+    status: int
+    words: list[str]
+    change: Callable[[ct.Array], None] | None = None
+
+
+def spoil(index: int, **fields: object) -> Callable[[ct.Array], None]:
+    """Sets fields of input `index`'s tensor."""
+    def change(values: ct.Array) -> None:
+        for name, value in fields.items():
+            setattr(values[index].tensor, name, value)
+    return change
+
+
+def strided(values: ct.Array) -> None:
+    """Input 0 becomes a column-major view of the same memory; kept alive on the array."""
+    values.strides = (ct.c_int64 * 2)(1, 2)
+    values[0].tensor.strides = values.strides
+
+
+def sequence(values: ct.Array) -> None:
+    values[0].kind = capi.KIND_SEQUENCE
+
+
+def i64(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+CALLS: dict[str, Call] = {
+    "good": Call("add", [A, A], 0, []),
+    "strided": Call("add", [A, A], 0, [], strided),
+    "dtype": Call("add", [A, A.astype(np.float64)], INVALID, ["'b'", "f64", "f32"]),
+    "rank": Call("add", [A, A.reshape(2, 2, 2)], INVALID, ["'b'", "3", "2"]),
+    "fixed_dim": Call("add", [A, np.zeros((2, 5), np.float32)], INVALID, ["'b'", "axis 1", "5", "4"]),
+    "symbol_differs": Call("add", [A, np.zeros((3, 4), np.float32)], INVALID, ["'b'", "axis 0", "3", "2"]),
+    "too_few": Call("add", [A], INVALID, ["1", "2"]),
+    "too_many": Call("add", [A, A, A], INVALID, ["3", "2"]),
+    "null_data": Call("add", [A, A], INVALID, ["'b'", "null"], spoil(1, data=None)),
+    "null_shape": Call("add", [A, A], INVALID, ["'b'"], spoil(1, shape=None)),
+    "negative_rank": Call("add", [A, A], INVALID, ["'b'"], spoil(1, rank=-1)),
+    "huge_rank": Call("add", [A, A], INVALID, ["'b'"], spoil(1, rank=1 << 20)),
+    "bad_dtype": Call("add", [A, A], INVALID, ["'b'"], spoil(1, dtype=77)),
+    "device": Call("add", [A, A], INVALID, ["'b'", "cuda"], spoil(1, device=1)),
+    "misaligned": Call("add", [A, A], INVALID, ["'a'"], lambda v: setattr(v[0].tensor, "data", v[0].tensor.data + 1)),
+    "kind": Call("add", [A, A], INVALID, ["'a'", "sequence"], sequence),
+    "gather_above": Call("gather", [A, i64(0, 2)], OUT_OF_RANGE, ["the/gather"]),
+    "gather_below": Call("gather", [A, i64(-3)], OUT_OF_RANGE, ["the/gather"]),
+    "gather_far": Call("gather", [A, i64(1 << 62)], OUT_OF_RANGE, ["the/gather"]),
+    "gather_good": Call("gather", [A, i64(-1, 1)], 0, []),
+    "gathernd_above": Call("gathernd", [A, np.array([[0, 4]])], OUT_OF_RANGE, ["the/gathernd"]),
+    "scatter_above": Call("scatter", [A, np.array([[5]]), A[:1]], OUT_OF_RANGE, ["the/scatternd"]),
+    "reshape_count": Call("reshape", [A, i64(3, 3)], INVALID, ["the/reshape"]),
+    "reshape_two_free": Call("reshape", [A, i64(-1, -1)], INVALID, ["the/reshape"]),
+    "reshape_huge": Call("reshape", [A, i64(1 << 62, 4)], INVALID, ["the/reshape"]),
+    "slice_clamps": Call("slice_free", [A, i64(-100), i64(1 << 62)], 0, []),
+    "expand_conflict": Call("expand", [A, i64(3, 4)], INVALID, ["the/expand"]),
+    "topk_above": Call("topk", [A, i64(9)], INVALID, ["the/topk"]),
+    "divide_by_zero": Call("divide", [np.array([1, 2], np.int32), np.array([0, 1], np.int32)], -1, []),
+    "divide_overflow": Call("divide", [np.array([-2**31], np.int32), np.array([-1], np.int32)], 0, []),
+    "empty": Call("add", [A[:0], A[:0]], 0, []),
+}
+
+
+def perform(so: Path, call: Call) -> str:
+    """"" when the call ends as it should; status -1 accepts any end but a crash."""
+    with Model(str(so), threads=2) as model:
+        keep: list[object] = []
+        values = (capi.Value * max(1, len(call.inputs)))()
+        for slot, v in zip(values, call.inputs):
+            capi._fill(slot, v, keep)
+        if call.change:
+            call.change(values)
+        outputs = (capi.Value * max(1, model.num_outputs))()
+        for slot, kind in zip(outputs, model._output_kinds):
+            slot.kind = kind
+        status = model._api.run(model._context, values, len(call.inputs), outputs, model.num_outputs)
+        message = model.last_error()
+        if call.status == -1:
+            return ""
+        if status != call.status:
+            return f"status {status}, wanted {call.status}: {message}"
+        lacking = [w for w in call.words if w not in message]
+        if lacking:
+            return f"the message lacks {lacking}: {message}"
+        if status:  # the context must still serve
+            try:
+                model.run(next(c.inputs for c in CALLS.values() if c.model == call.model and c.status == 0 and not c.change))
+            except StopIteration:
+                pass
+            except TripodError as e:
+                return f"the next good call failed: {e}"
+    return ""
+
+
+def edges(so: Path) -> str:
+    """Inputs that end at a page which may not be read: a read past the buffer is a crash."""
+    page = mmap.PAGESIZE
+    libc = ct.CDLL(None, use_errno=True)
+    libc.mprotect.argtypes = [ct.c_void_p, ct.c_size_t, ct.c_int]
+    with Model(str(so), threads=2) as model:
+        for rows in (1, 2, 3, 7, 33, 250):
+            size = rows * 16
+            block = mmap.mmap(-1, (size + page - 1) // page * page + page)
+            start = ct.addressof(ct.c_char.from_buffer(block))
+            end = start + len(block) - page
+            if libc.mprotect(end, page, 0):
+                return "mprotect failed"
+            view = np.ctypeslib.as_array((ct.c_float * (rows * 4)).from_address(end - size)).reshape(rows, 4)
+            view[...] = rows
+            y = model.run([view, view])[0]
+            libc.mprotect(end, page, 3)
+            if not np.array_equal(y, np.full((rows, 4), 2 * rows, np.float32)):
+                return f"{rows} rows: wrong sums"
+    return ""
+
+
+def main() -> int:
+    failed, total = 0, 0
+    with tempfile.TemporaryDirectory() as name:
+        folder, broken = Path(name), set()
+        for stem, m in models().items():
+            (folder / f"{stem}.onnx").write_bytes(m.SerializeToString())
+            c = compile_model(str(COMPILER), folder / f"{stem}.onnx", folder / f"{stem}.so")
+            if c.status != "pass":
+                print(f"{stem}: {c.status}: {c.message}")
+                broken.add(stem)
+        work: dict[str, tuple[str, Callable[[], str]]] = {
+            n: (c.model, lambda c=c: perform(folder / f"{c.model}.so", c)) for n, c in CALLS.items()}
+        work["edges"] = ("add", lambda: edges(folder / "add.so"))
+        for check, (stem, run) in work.items():
+            def guarded(run: Callable[[], str] = run) -> str:
+                try:
+                    return run()
+                except Exception:
+                    return traceback.format_exc(limit=-2)
+
+            total += 1
+            status, message = in_child(guarded, 30) if stem not in broken else ("error", f"{stem} does not compile")
+            failed += status != "pass"
+            if status != "pass":
+                print(f"{check}: {status}: {message}")
+    print(f"{total - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
