@@ -170,7 +170,7 @@ enum Property : uint32_t {
   OP(call,           "call",           0, -1, -1, CallAttr,    given,          kRuntime)                            \
   /* -- host. read_dim defines a symbol from the one element of its operand (result: the same value). */            \
   OP(read_dim,       "read_dim",       1,  1, 1, ExprsAttr,    given,          kHostControl)                        \
-  OP(if_,            "if",             1,  1, -1, SubgraphAttr, given,         kHostControl)                        \
+  OP(if_,            "if",             1, -1, -1, SubgraphAttr, given,         kHostControl) /* condition, captures... */ \
   OP(loop,           "loop",           2, -1, -1, SubgraphAttr, given,         kHostControl) /* trip count?, condition?, carried... */ \
   OP(scan,           "scan",           0, -1, -1, SubgraphAttr, given,         kHostControl)                        \
   OP(copy,           "copy",           1,  1, 1, NoAttr,       given,          kMove) /* to another space or dim order */ \
