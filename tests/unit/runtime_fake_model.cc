@@ -40,6 +40,25 @@ uint64_t bits(const void* p) { return reinterpret_cast<uint64_t>(p); }
 void sizes0(const int64_t* dims, int64_t* sizes) {
   for (int i = 0; i < 3; ++i) sizes[i] = dims[fake::kN] * 4 * 4;
 }
+// Segment 2 is for the planner's test: many buffers with random lives, and sizes that follow N.
+constexpr int kMany = 150;
+struct Lives {
+  tp_buffer buffers[kMany];
+};
+constexpr uint32_t scramble(uint32_t x) { return (x * 2654435761u) ^ (x * 2654435761u >> 15); }
+constexpr Lives random_lives() {
+  Lives lives = {};
+  for (uint32_t i = 0; i < kMany; ++i) {
+    int32_t first = static_cast<int32_t>(scramble(i + 1) % 300);
+    lives.buffers[i] = {first, first + static_cast<int32_t>(scramble(i + 1000) % 40)};
+  }
+  return lives;
+}
+constexpr Lives kLives = random_lives();
+void sizes2(const int64_t* dims, int64_t* sizes) {
+  for (uint32_t i = 0; i < kMany; ++i)
+    sizes[i] = i % 10 == 0 ? 0 : scramble(i + static_cast<uint32_t>(dims[fake::kN])) % 5000;
+}
 void sizes1(const int64_t* dims, int64_t* sizes) { sizes[0] = dims[fake::kK] * 8; }
 
 // sum = ((x + x) + x) * 2 by way of three arena buffers, of which the first and the last share memory.
@@ -101,7 +120,7 @@ const tp_io kOutputs[] = {{"sum", 0, 2, nullptr}, {"cols", 0, 2, nullptr}, {"whe
 const tp_symbol kSymbols[] = {{"N", 0, 100000, 1, 1}, {"M", 2, 64, 2, 1}, {"K", 0, 1000, 1, 0}};
 const tp_buffer kBuffers0[] = {{0, 1}, {1, 2}, {2, 3}};
 const tp_buffer kBuffers1[] = {{0, 0}};
-const tp_segment kSegments[] = {{3, kBuffers0, sizes0}, {1, kBuffers1, sizes1}};
+const tp_segment kSegments[] = {{3, kBuffers0, sizes0}, {1, kBuffers1, sizes1}, {kMany, kLives.buffers, sizes2}};
 const char* const kSites[] = {"node 0 Foo 'foo'", "node 7 Gather 'emb'", "node 9 NonZero 'nz'"};
 const char kManifest[] = R"({"name": "fake"})";
 const char kWeights[] = "\3";
@@ -110,6 +129,6 @@ const char kWeights[] = "\3";
 
 extern "C" {
 extern const tp_model tp_the_model __attribute__((visibility("hidden"))) = {
-    kTripodAbiVersion, kTpAvx2, kManifest, sizeof kManifest - 1, 3, 3, 3, 2, kInputs, kOutputs, kSymbols, kSegments,
+    kTripodAbiVersion, kTpAvx2, kManifest, sizeof kManifest - 1, 3, 3, 3, 3, kInputs, kOutputs, kSymbols, kSegments,
     program, kWeights, sizeof kWeights, nullptr, kSites, 3};
 }
