@@ -2,25 +2,28 @@
 
 namespace tripod::importer {
 
-AxisValues::AxisValues(const NodeContext& c, int rank, int count) : c_(c) {
+AxisValues AxisValues::leading(const NodeContext& c, int rank, int count) {
   if (count > rank)
     c.fail("has values for " + std::to_string(count) + " axes, the input has " + std::to_string(rank) + " dims");
-  for (int i = 0; i < count; ++i) axes_.push_back(c.expr(i));
+  AxisValues r(c);
+  for (int i = 0; i < count; ++i) r.axes_.push_back(c.expr(i));
+  return r;
 }
 
-AxisValues::AxisValues(const NodeContext& c, int rank, const Ints& axes) : c_(c) {
-  for (int a : c.axes(axes, rank)) axes_.push_back(c.expr(a));
+AxisValues AxisValues::given(const NodeContext& c, int rank, const Ints& axes) {
+  AxisValues r(c);
+  for (int a : c.axes(axes, rank)) r.axes_.push_back(c.expr(a));
+  return r;
 }
 
-AxisValues::AxisValues(const NodeContext& c, int rank, ValueId axes) : c_(c) {
-  if (const auto known = c.ints(axes)) {
-    for (int a : c.axes(*known, rank)) axes_.push_back(c.expr(a));
-    return;
-  }
+AxisValues AxisValues::read(const NodeContext& c, int rank, ValueId axes) {
+  if (const auto known = c.ints(axes)) return given(c, rank, *known);
+  AxisValues r(c);
   for (Expr a : c.dims(axes, {-rank, rank - 1})) {
-    axes_.push_back(sym::select(sym::lt(a, 0), a + rank, a));
-    graph::require(c.g, sym::logical_and(sym::ge(axes_.back(), 0), sym::lt(axes_.back(), rank)), "axis out of range");
+    r.axes_.push_back(sym::select(sym::lt(a, 0), a + rank, a));
+    graph::require(c.g, sym::logical_and(sym::ge(r.axes_.back(), 0), sym::lt(r.axes_.back(), rank)), "axis out of range");
   }
+  return r;
 }
 
 Expr AxisValues::at(int axis, const std::vector<Expr>& values, Expr otherwise) const {

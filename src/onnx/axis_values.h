@@ -8,12 +8,10 @@ namespace tripod::importer {
 
 class AxisValues {
  public:
-  // Axes 0 .. count-1.
-  AxisValues(const NodeContext& c, int rank, int count);
-  // From an attribute.
-  AxisValues(const NodeContext& c, int rank, const Ints& axes);
+  static AxisValues leading(const NodeContext& c, int rank, int count);  // axes 0 .. count-1
+  static AxisValues given(const NodeContext& c, int rank, const Ints& axes);
   // From an operand; read at run time when it is not constant.
-  AxisValues(const NodeContext& c, int rank, ValueId axes);
+  static AxisValues read(const NodeContext& c, int rank, ValueId axes);
 
   int count() const { return static_cast<int>(axes_.size()); }
   // The one of `values` (one an entry of the axes) that belongs to this axis, or `otherwise`.
@@ -23,6 +21,7 @@ class AxisValues {
   bool constant() const;
 
  private:
+  AxisValues(const NodeContext& c) : c_(c) {}
   const NodeContext& c_;
   std::vector<Expr> axes_;  // non-negative
 };

@@ -33,16 +33,15 @@ struct ImportOptions {
   std::map<std::string, std::vector<int64_t>> shapes;
   // Where an If has a condition that depends on dims only, is not decidable, and has branches of different rank, the
   // program is specialised: decisions[k] is the outcome taken for the k-th such If (in the order of import) and
-  // becomes a requirement of the module. Without a decision it is an error. See ImportResult::open_decisions.
+  // becomes a requirement of the module. When there are not enough of them that is an error, or, with `specialise`,
+  // ImportResult::needs_decision: the caller imports again with both outcomes and compiles every variant.
   std::vector<bool> decisions;
+  bool specialise = false;
 };
 
 struct ImportResult {
   std::unique_ptr<graph::Module> module;       // null when there were errors
-  // The conditions of the Ifs described at ImportOptions::decisions, as text, decided or not.
-  std::vector<std::string> decisions;
-  // The first `decisions.size()` were given; true when another is needed (then module is null). The driver imports
-  // again with both outcomes of the next one to compile every variant.
+  std::vector<std::string> decisions;          // the conditions met, as text; the last one may be open
   bool needs_decision = false;
 };
 

@@ -109,8 +109,8 @@ std::vector<ValueId> flatten(NodeContext& c) {
 
 // The axes of Squeeze and Unsqueeze: an attribute up to opset 12, an operand from 13 on.
 std::optional<AxisValues> squeezed_axes(NodeContext& c, int rank) {
-  if (c.opset < 13) return c.has("axes") ? std::optional(AxisValues(c, rank, c.attr_ints("axes"))) : std::nullopt;
-  return c.has_input(1) ? std::optional(AxisValues(c, rank, c.input(1))) : std::nullopt;
+  if (c.opset < 13) return c.has("axes") ? std::optional(AxisValues::given(c, rank, c.attr_ints("axes"))) : std::nullopt;
+  return c.has_input(1) ? std::optional(AxisValues::read(c, rank, c.input(1))) : std::nullopt;
 }
 
 std::vector<ValueId> squeeze(NodeContext& c) {

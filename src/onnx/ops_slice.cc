@@ -91,8 +91,8 @@ std::vector<Expr> constants(NodeContext& c, const Ints& values) {
 std::vector<ValueId> slice_attributes(NodeContext& c) {  // up to opset 9
   const Ints starts = c.attr_ints("starts"), ends = c.attr_ints("ends");
   const int rank = c.rank(c.input(0));
-  const AxisValues axes = c.has("axes") ? AxisValues(c, rank, c.attr_ints("axes"))
-                                        : AxisValues(c, rank, static_cast<int>(starts.size()));
+  const AxisValues axes = c.has("axes") ? AxisValues::given(c, rank, c.attr_ints("axes"))
+                                        : AxisValues::leading(c, rank, static_cast<int>(starts.size()));
   if (static_cast<int>(starts.size()) != axes.count() || ends.size() != starts.size())
     c.fail("starts, ends and axes must have one length");
   return sliced(c, axes, constants(c, starts), constants(c, ends), {});
@@ -104,7 +104,7 @@ std::vector<ValueId> slice(NodeContext& c) {
   if (s.size() > 1 || (s.size() == 1 && (!s[0].is_const() || s[0].value() > rank)))
     c.fail("the number of starts must be known and at most " + std::to_string(rank) + ", they are " + c.text(c.input(1)));
   const int count = s.empty() ? 1 : static_cast<int>(s[0].value());
-  const AxisValues axes = c.has_input(3) ? AxisValues(c, rank, c.input(3)) : AxisValues(c, rank, count);
+  const AxisValues axes = c.has_input(3) ? AxisValues::read(c, rank, c.input(3)) : AxisValues::leading(c, rank, count);
   if (axes.count() != count) c.fail("starts, ends and axes must have one length");
   const std::vector<Expr> starts = one_each(c, 1, count, c.kAnyRange, "starts");
   const std::vector<Expr> ends = one_each(c, 2, count, c.kAnyRange, "ends");
@@ -168,7 +168,7 @@ std::vector<ValueId> pad_attributes(NodeContext& c) {  // up to opset 10
   const double value = c.attr_float("value", 0);
   const ValueId fill = value == 0 ? kNoValue : c.scalar_of(c.input(0), value);
   const int rank = c.rank(c.input(0));
-  return pad_by(c, AxisValues(c, rank, rank), constants(c, c.attr_ints("pads")), fill);
+  return pad_by(c, AxisValues::leading(c, rank, rank), constants(c, c.attr_ints("pads")), fill);
 }
 
 std::vector<ValueId> pad(NodeContext& c) {
@@ -178,7 +178,7 @@ std::vector<ValueId> pad(NodeContext& c) {
     c.need_same_dtype(0, 2);
     fill = c.reshape(c.input(2), {});
   }
-  const AxisValues axes = c.has_input(3) ? AxisValues(c, rank, c.input(3)) : AxisValues(c, rank, rank);
+  const AxisValues axes = c.has_input(3) ? AxisValues::read(c, rank, c.input(3)) : AxisValues::leading(c, rank, rank);
   return pad_by(c, axes, c.dims(c.input(1), {-c.kDimRange.hi, c.kDimRange.hi}), fill);
 }
 
@@ -187,7 +187,7 @@ std::vector<ValueId> pad(NodeContext& c) {
 std::vector<ValueId> center_crop_pad(NodeContext& c) {
   const ValueId x = c.input(0);
   const int rank = c.rank(x);
-  const AxisValues axes = c.has("axes") ? AxisValues(c, rank, c.attr_ints("axes")) : AxisValues(c, rank, rank);
+  const AxisValues axes = c.has("axes") ? AxisValues::given(c, rank, c.attr_ints("axes")) : AxisValues::leading(c, rank, rank);
   const std::vector<Expr> wanted = one_each(c, 1, axes.count(), c.kDimRange, "shape");
   std::vector<Expr> begin, end;
   for (int i = 0; i < rank; ++i) {

@@ -75,6 +75,7 @@ class Import {
   std::unordered_map<int32_t, GraphState> states;  // by index of the graph
   std::vector<int32_t> free_graphs;
   std::vector<std::string> decided;                // conditions, see ImportResult::decisions
+  std::vector<std::pair<Expr, bool>> facts;        // conditions that a decision made true or false
   int function_depth = 0;
   int64_t expanded_nodes = 0;
 
