@@ -129,7 +129,7 @@ ConstAttr read_constant(Reader& in, const Type& t, const Lookup& constants) {
   // A wrong count is cheap to write and must not cost memory: elements are gathered before bytes are made.
   std::vector<uint64_t> elements;
   if (in.take_word("fill")) {
-    if (count > int64_t{1} << 32) in.fail_at(start, "the constant is too large for fill");
+    if (count > int64_t{1} << 28) in.fail_at(start, "the constant is too large for fill");
     elements.push_back(in.element_bits(t.dtype));
   } else {
     in.list("[", "]", [&] { elements.push_back(in.element_bits(t.dtype)); });

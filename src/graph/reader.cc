@@ -266,7 +266,10 @@ Type Reader::type() {
   if (sequence || take_word("opt")) {
     t.kind = sequence ? Type::sequence : Type::optional;
     expect("<");
+    constexpr int kMaxDepth = 16;  // text comes from files: nesting ends in an error, not in the stack
+    if (++depth_ > kMaxDepth) fail("types are nested too deeply");
     t.element = std::make_shared<const Type>(type());
+    --depth_;
     expect(">");
     return t;
   }
@@ -277,7 +280,9 @@ Type Reader::type() {
     const auto* kind = std::find(std::begin(kSpaces), std::end(kSpaces), word());
     if (kind == std::end(kSpaces)) fail_at(start, "expected host, cuda or npu");
     expect(":");
-    t.space = {static_cast<Space::Kind>(kind - kSpaces), static_cast<uint8_t>(integer())};
+    const int64_t index = integer();
+    if (index < 0 || index > 255) fail_at(start, "a device index is 0 to 255");
+    t.space = {static_cast<Space::Kind>(kind - kSpaces), static_cast<uint8_t>(index)};
   }
   if (take_word("order")) t.order = values<int>([&] { return integer(); });
   if (take_word("quant")) {

@@ -68,6 +68,7 @@ class Reader {
   Module& module_;
   std::string_view text_;
   size_t at_ = 0;
+  int depth_ = 0;  // of the type being read
   std::unordered_map<std::string, Expr> symbols_;
 };
 

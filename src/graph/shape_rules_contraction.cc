@@ -76,7 +76,7 @@ Shape conv_shape(Rule& r) {
   Shape out = {r.dim(0, 0), out_channels};
   for (int i = 0; i < spatial; ++i) {
     const size_t k = static_cast<size_t>(i);
-    const Expr padded = r.dim(0, i + 2) + (a.pads_begin[k] + a.pads_end[k]);
+    const Expr padded = r.dim(0, i + 2) + a.pads_begin[k] + a.pads_end[k];
     const Expr kernel = dilated(r.dim(1, i + 2), a.dilations[k]);
     const Expr extent = sym::floordiv(padded - kernel, a.strides[k]) + 1;
     r.require(sym::ge(r.dim(1, i + 2), 1), "the kernel is empty in spatial dim " + std::to_string(i));
@@ -132,8 +132,8 @@ Types conv_transpose(Rule& r) {
     const size_t k = static_cast<size_t>(i);
     const int64_t extra = a.output_padding.empty() ? 0 : a.output_padding[k];
     r.require(sym::ge(r.dim(1, i + 2), 1), "the kernel is empty in spatial dim " + std::to_string(i));
-    const Expr extent = (r.dim(0, i + 2) - 1) * a.strides[k] + dilated(r.dim(1, i + 2), a.dilations[k]) +
-                        (extra - a.pads_begin[k] - a.pads_end[k]);
+    const Expr extent = (r.dim(0, i + 2) - 1) * a.strides[k] + dilated(r.dim(1, i + 2), a.dilations[k]) + extra -
+                        a.pads_begin[k] - a.pads_end[k];
     r.require(sym::ge(extent, 0), "the pads exceed the result in spatial dim " + std::to_string(i));
     out.push_back(extent);
   }

@@ -81,7 +81,8 @@ void check_tile(Rule& r, const Type& t) {
   same_rank(r, t);
   for (int d = 0; d < t.rank(); ++d) {
     const Expr from = r.dim(0, d), to = t.shape[static_cast<size_t>(d)];
-    if (!from.is_const(1) && !from.is_const(0) && from != to)
+    if (from.is_const(0)) r.same(from, to, becomes(r, t) + ": dim " + std::to_string(d) + " is empty");
+    else if (!from.is_const(1) && from != to)
       r.require(sym::eq(sym::mod(to, from), 0), becomes(r, t) + ": dim " + std::to_string(d) + " is not a multiple");
   }
 }
@@ -90,8 +91,10 @@ void check_one_hot(const Rule& r, const Type& t) {
   r.tensor(0);
   r.check_axis(r.as<AxisAttr>().axis, t.rank());
   if (t.rank() != r.rank(0) + 1) throw ShapeError(becomes(r, t) + ": one_hot adds one dim");
-  for (int i = 1; i < 3; ++i)
+  for (int i = 1; i < 3; ++i) {
+    r.tensor(i);
     if (r.dtype(i) != t.dtype) throw ShapeError(operand_text(i) + " is " + text(r.type(i)) + ", the result " + text(t));
+  }
 }
 
 void check_topk(Rule& r, const Type& values, const Type& indices) {

@@ -24,10 +24,10 @@ void check_pool(const Rule& r, size_t spatial) {
 
 // With ceil_mode the last window may hang over the end, but must not start in the padding behind it: at most
 // floor((in + begin - 1) / stride) + 1 windows start before the padding.
-Expr windows(Expr in, int64_t begin, int64_t end, int64_t kernel, int64_t stride, bool ceil_mode) {
-  const Expr free = in + (begin + end - kernel);
+Expr windows(Expr in, int64_t begin, int64_t end, Expr kernel, int64_t stride, bool ceil_mode) {
+  const Expr free = in + begin + end - kernel;
   if (!ceil_mode) return sym::floordiv(free, stride) + 1;
-  return sym::min(sym::ceildiv(free, stride) + 1, sym::floordiv(in + (begin - 1), stride) + 1);
+  return sym::min(sym::ceildiv(free, stride) + 1, sym::floordiv(in + begin - 1, stride) + 1);
 }
 
 }  // namespace
@@ -40,11 +40,11 @@ Types pool(Rule& r) {
   check_pool(r, static_cast<size_t>(r.rank(0)) - 2);
   Shape s = {r.dim(0, 0), r.dim(0, 1)};
   for (size_t i = 0; i < a.kernel.size(); ++i) {
-    const int64_t kernel = (a.kernel[i] - 1) * a.dilations[i] + 1;
+    const Expr kernel = r.constant(a.kernel[i] - 1) * a.dilations[i] + 1;
     const Expr in = r.dim(0, static_cast<int>(i) + 2);
     const Expr extent = windows(in, a.pads_begin[i], a.pads_end[i], kernel, a.strides[i], a.ceil_mode);
-    r.require(sym::ge(extent, 0), "the kernel's extent " + std::to_string(kernel) + " exceeds the padded input " +
-                                      sym::text(in + (a.pads_begin[i] + a.pads_end[i])) + " in spatial dim " +
+    r.require(sym::ge(extent, 0), "the kernel's extent " + sym::text(kernel) + " exceeds the padded input " +
+                                      sym::text(in + a.pads_begin[i] + a.pads_end[i]) + " in spatial dim " +
                                       std::to_string(i));
     s.push_back(extent);
   }

@@ -159,6 +159,65 @@ TEST(Text, Errors) {
   EXPECT_EQ(error("graph @main('x"), "1:15: a string without its closing quote");
 }
 
+// Damaged text ends in a CompileError that has a place, or is a module; nothing else.
+TEST(Text, DamageIsAnError) {
+  const std::string good = R"(module 'm'
+graph @main(%x: f32[N, 4, 8], %c: b1[], %q: i8[4] quant {scale: [1], zero_point: [0], axis: -1, block: 0}) where 1 <= N <= 9 data 0 <= K {
+  %w = const f32[4, 4, 3] fill 1
+  %i = const i64[2] [1, -1]
+  %y = conv(%x, %w) {strides: [1], dilations: [1], pads_begin: [1], pads_end: [1]} : f32[N, 4, 8]  # 3 Conv 'a'
+  %s = sym_values() {values: [N, 4, 8]} : i64[3]
+  %g = gather(%s, %i) {axis: 0} : i64[2]
+  %t = tile(%g) : i64[4]
+  %p = pad(%t) {begin: [1], end: [2]} : i64[7]
+  %l = slice(%p) {starts: [6], steps: [-2]} : i64[4]
+  %d = scatter_elements(%l, %i, %g) {axis: 0} : i64[4]
+  %f = cast(%d) {to: f32} : f32[4]
+  %a, %b = max_pool(%y) {kernel: [2], strides: [2], dilations: [1], pads_begin: [0], pads_end: [0]} : f32[N, 4, 4], i64[N, 4, 4]
+  %z = if(%c, %x) {graphs: [@t, @t2]} : f32[N, 4, 8]
+  return %z, %f as 'o'
+}
+graph @t(%x: f32[N, 4, 8]) {
+  return %x
+}
+graph @t2(%x: f32[N, 4, 8]) {
+  return %x
+}
+require 1 <= N : 'w'
+)";
+  parse(good);
+  const std::string alphabet = "%@'`#[]{}():,=<>-0123456789NKaf .\n";
+  uint32_t state = 1;
+  auto random = [&](size_t n) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % n;
+  };
+  int errors = 0;
+  for (int round = 0; round < 1500; ++round) {
+    std::string t = good;
+    for (size_t k = 1 + random(3); k > 0; --k) {
+      const size_t at = random(t.size());
+      switch (random(4)) {
+        case 0: t.erase(at, 1 + random(6)); break;
+        case 1: t.insert(at, 1, alphabet[random(alphabet.size())]); break;
+        case 2: t[at] = alphabet[random(alphabet.size())]; break;
+        default: t.insert(at, t.substr(random(t.size()), 1 + random(20)));
+      }
+    }
+    try {
+      auto m = parse(t);
+      verify(*m);
+      EXPECT_EQ(text(*parse(text(*m))), text(*m)) << t;
+    } catch (const CompileError& e) {
+      ++errors;
+      EXPECT_NE(e.diagnostics.errors()[0].site.name, "") << t;
+    } catch (const std::exception& e) {
+      FAIL() << e.what() << "\n" << t;
+    }
+  }
+  EXPECT_GT(errors, 500);
+}
+
 TEST(Verify, Messages) {
   auto m = module_of("%x: f32[N]", "%a = relu(%x)\n%y = exp(%a)", "N");
   Graph& g = m->main();
