@@ -57,6 +57,7 @@ const Node* Context::Impl::raw(Op op, const Node* a, const Node* b, const Node* 
     args[i] = n.args[i]->range;
     size += n.args[i]->size;
     n.var_bits |= n.args[i]->var_bits;
+    if (n.args[i]->op == Op::variable) used.insert(n.args[i]);
   }
   n.size = static_cast<uint32_t>(std::min<uint64_t>(size, 1u << 30));
   n.range = infer_range(n, args);
@@ -87,7 +88,8 @@ const Node* Context::Impl::simplify(Op op, const Node* a, const Node* b, const N
       if (b->op == Op::constant && b->value == 0) return raw(op, a, b);  // has no value, evaluation says so
       if (a->op == Op::constant && b->op == Op::constant)
         return constant(op == Op::mod ? floor_mod(a->value, b->value) : floor_div(a->value, b->value));
-      return with_rules(op, a, b, nullptr);
+      // As a sum of one term: mod(x, 8) is x - 8 where the quotient turns out to be 1.
+      return to_node(*this, to_poly(with_rules(op, a, b, nullptr)));
     case Op::logical_and:
     case Op::logical_or:
       return chain(op, condition(a), condition(b));
@@ -207,7 +209,10 @@ void Context::assume_below(Expr var, Expr upper) {
   if (u.hi != Range::kMax && u.hi != Range::kMin) n.range.hi = std::min(n.range.hi, u.hi - 1);
   if (!upper.is_const()) impl_->uppers[var.node()].push_back(upper.node());
   // What was simplified without the fact is asked for again.
-  impl_->made.clear();
+  if (impl_->used.count(var.node())) {
+    impl_->made.clear();
+    impl_->proofs.clear();
+  }
 }
 
 Expr Context::make(Op op, Expr a, Expr b, Expr c) { return Expr(impl_->make(op, a.node(), b.node(), c.node())); }

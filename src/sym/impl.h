@@ -63,6 +63,14 @@ struct KeyHash {
   }
 };
 
+struct PolyHash {
+  size_t operator()(const Poly& p) const {
+    uint64_t h = static_cast<uint64_t>(p.constant);
+    for (const auto& t : p.terms) h = (h ^ t.m->id ^ static_cast<uint64_t>(t.c) << 32) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
+    return h;
+  }
+};
+
 // A polynomial that is zero whatever the variables are, and in it the coefficient of the atom it was asked for.
 struct Relation {
   Poly zero, coefficient;
@@ -82,6 +90,8 @@ struct Context::Impl {
   std::unordered_set<std::string> names;                                // variables, as they print
   std::unordered_map<const Node*, std::vector<const Node*>> uppers;     // assume_below
   std::unordered_map<const Node*, std::vector<Relation>> relations;     // of floordiv and mod atoms
+  std::unordered_map<Poly, bool, PolyHash> proofs;                      // p <= 0, as far as rules go for it
+  std::unordered_set<const Node*> used;                                 // variables that are in some node
   std::vector<uint64_t> fired;                                          // per row of the rule table
 
  private:
@@ -105,7 +115,7 @@ Range range_of(const Poly& p);
 
 // prove.cc: is p <= 0 always? `budget` limits the work; false means "not found".
 bool proved_nonpositive(Context::Impl& ctx, const Poly& p, int budget);
-inline constexpr int kRuleBudget = 10;    // inside the simplifier, where most questions have the answer no
+inline constexpr int kRuleBudget = 8;     // inside the simplifier, where most questions have the answer no
 inline constexpr int kProveBudget = 300;  // for prove()
 
 }  // namespace tripod::sym

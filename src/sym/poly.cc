@@ -7,18 +7,33 @@
 namespace tripod::sym {
 namespace {
 
+// The chain of a monomial is walked in place all through this file: these are the innermost loops of the compiler's
+// integer arithmetic, and none of them allocates.
+const Node* last(const Node* m) { return m->op == Op::mul ? m->args[1] : m; }
+const Node* without_last(const Node* m) { return m->op == Op::mul ? m->args[0] : nullptr; }
+
+int degree(const Node* m) {
+  int d = 1;
+  for (; m->op == Op::mul; m = m->args[0]) ++d;
+  return d;
+}
+
+int compare_of_one_degree(const Node* a, const Node* b) {
+  if (a == b) return 0;
+  if (a->op == Op::mul)
+    if (int c = compare_of_one_degree(a->args[0], b->args[0])) return c;
+  return compare(last(a), last(b));
+}
+
 // Higher degree first, then lexicographic by atoms: a graded monomial order, which is what makes division end.
 int compare_monomials(const Node* a, const Node* b) {
   if (a == b) return 0;
-  if (a->op != Op::mul && b->op != Op::mul) return compare(a, b);
-  auto x = atoms(a), y = atoms(b);
-  if (x.size() != y.size()) return x.size() > y.size() ? -1 : 1;
-  for (size_t i = 0; i < x.size(); ++i)
-    if (int c = compare(x[i], y[i])) return c;
-  return 0;
+  const int x = degree(a), y = degree(b);
+  return x != y ? (x > y ? -1 : 1) : compare_of_one_degree(a, b);
 }
 
 void normalise(Poly& p) {
+  if (p.terms.size() < 2) return;
   std::sort(p.terms.begin(), p.terms.end(),
             [](const Poly::T& a, const Poly::T& b) { return compare_monomials(a.m, b.m) < 0; });
   size_t n = 0;
@@ -78,7 +93,7 @@ const std::vector<Relation>& relations_of(Context::Impl& ctx, const Node* atom) 
 uint64_t cost(const Poly& p) {
   uint64_t c = p.constant != 0;
   for (const auto& t : p.terms)
-    for (const Node* a : atoms(t.m)) c += uint64_t{a->size} * 2 + (a->op == Op::floordiv);
+    for (const Node* m = t.m; m; m = without_last(m)) c += uint64_t{last(m)->size} * 2 + (last(m)->op == Op::floordiv);
   return c;
 }
 
@@ -88,10 +103,9 @@ void fold_divisions(Context::Impl& ctx, Poly& p) {
   auto improve = [&]() {
     const uint64_t before = cost(p);
     for (const auto& t : p.terms) {
-      const auto factors = atoms(t.m);
-      for (size_t i = 0; i < factors.size(); ++i) {
-        const Node* a = factors[i];
-        if (!is_division(a) || (i > 0 && factors[i - 1] == a)) continue;
+      for (const Node* m = t.m; m; m = without_last(m)) {
+        const Node* a = last(m);
+        if (!is_division(a)) continue;
         for (const Relation& r : relations_of(ctx, a)) {
           const auto& lead = r.coefficient.terms;
           const int64_t lead_c = lead.empty() ? r.coefficient.constant : lead[0].c;
@@ -135,34 +149,30 @@ const Node* monomial(Context::Impl& ctx, std::vector<const Node*> atoms) {
 
 const Node* multiply(Context::Impl& ctx, const Node* a, const Node* b) {
   if (!a || !b) return a ? a : b;
-  auto x = atoms(a), y = atoms(b);
-  x.insert(x.end(), y.begin(), y.end());
-  return monomial(ctx, std::move(x));
+  if (compare(last(a), last(b)) < 0) std::swap(a, b);
+  const Node* rest = multiply(ctx, without_last(a), b);
+  return ctx.raw(Op::mul, rest, last(a));
 }
 
 Quotient quotient(Context::Impl& ctx, const Node* a, const Node* b) {
-  if (a == b) return {true, nullptr};
   if (!b) return {true, a};
-  if (!a || (a->op != Op::mul && b->op != Op::mul)) return {false, nullptr};
-  auto x = atoms(a);
-  for (const Node* f : atoms(b)) {
-    auto it = std::find(x.begin(), x.end(), f);
-    if (it == x.end()) return {false, nullptr};
-    x.erase(it);
-  }
-  return {true, monomial(ctx, std::move(x))};
+  if (!a) return {false, nullptr};
+  if (a == b) return {true, nullptr};
+  const Node *x = last(a), *y = last(b);
+  if (x == y) return quotient(ctx, without_last(a), without_last(b));
+  if (a->op != Op::mul) return {false, nullptr};
+  Quotient q = quotient(ctx, a->args[0], b);
+  if (q.found) q.m = q.m ? ctx.raw(Op::mul, q.m, x) : x;
+  return q;
 }
 
 const Node* common_factor(Context::Impl& ctx, const Node* a, const Node* b) {
-  auto x = atoms(a);
-  std::vector<const Node*> common;
-  for (const Node* f : atoms(b)) {
-    auto it = std::find(x.begin(), x.end(), f);
-    if (it == x.end()) continue;
-    x.erase(it);
-    common.push_back(f);
-  }
-  return monomial(ctx, std::move(common));
+  if (!a || !b) return nullptr;
+  const int order = compare(last(a), last(b));
+  if (order > 0) return common_factor(ctx, without_last(a), b);
+  if (order < 0) return common_factor(ctx, a, without_last(b));
+  const Node* rest = common_factor(ctx, without_last(a), without_last(b));
+  return rest ? ctx.raw(Op::mul, rest, last(a)) : last(a);
 }
 
 Poly to_poly(const Node* n) {
@@ -187,10 +197,9 @@ Poly to_poly(const Node* n) {
 
 const Node* to_node(Context::Impl& ctx, Poly p) {
   auto divides = [](const Poly::T& t) {
-    for (const Node* m = t.m;; m = m->args[0]) {
-      if (m->op != Op::mul) return is_division(m);
-      if (is_division(m->args[1])) return true;
-    }
+    for (const Node* m = t.m; m; m = without_last(m))
+      if (is_division(last(m))) return true;
+    return false;
   };
   if (std::any_of(p.terms.begin(), p.terms.end(), divides)) fold_divisions(ctx, p);
   const Node* sum = nullptr;
@@ -301,16 +310,14 @@ Split split(Context::Impl& ctx, const Poly& p, const Node* atom) {
   Split s{false, {}, {}};
   s.rest.constant = p.constant;
   for (const auto& t : p.terms) {
-    auto factors = atoms(t.m);
-    auto n = std::count(factors.begin(), factors.end(), atom);
-    if (n > 1) return {false, {}, {}};
-    if (n == 0) {
+    Quotient q = quotient(ctx, t.m, atom);
+    if (!q.found) {
       s.rest.terms.push_back(t);
       continue;
     }
+    if (q.m && quotient(ctx, q.m, atom).found) return {false, {}, {}};
     s.found = true;
-    factors.erase(std::find(factors.begin(), factors.end(), atom));
-    add_term(s.coefficient, monomial(ctx, std::move(factors)), t.c);
+    add_term(s.coefficient, q.m, t.c);
   }
   normalise(s.coefficient);
   return s;

@@ -24,18 +24,31 @@ class Prover {
   }
 
  private:
-  static bool bounded(const Node* n) {
-    return n->op == Op::variable || n->op == Op::floordiv || n->op == Op::mod || n->op == Op::min || n->op == Op::max ||
-           n->op == Op::select;
+  bool bounded(const Node* n, bool again) const {
+    switch (n->op) {
+      // Without facts an interval says all there is about a variable, unless it occurs in several terms.
+      case Op::variable: return again || ctx_.uppers.count(n) != 0;
+      case Op::floordiv:
+      case Op::mod:
+      case Op::min:
+      case Op::max:
+      case Op::select: return true;
+      default: return false;
+    }
   }
 
   std::vector<const Node*> candidates(const Poly& p) const {
-    std::vector<const Node*> found;
-    for (const auto& t : p.terms)
-      for (const Node* a : atoms(t.m))
-        if (bounded(a)) found.push_back(a);
-    std::sort(found.begin(), found.end(), [](const Node* a, const Node* b) { return a->id > b->id; });
-    found.erase(std::unique(found.begin(), found.end()), found.end());
+    std::vector<const Node*> all, found;
+    for (const auto& t : p.terms) {
+      const Node* m = t.m;
+      for (; m->op == Op::mul; m = m->args[0]) all.push_back(m->args[1]);
+      all.push_back(m);
+    }
+    std::sort(all.begin(), all.end(), [](const Node* a, const Node* b) { return a->id > b->id; });
+    for (size_t i = 0, end = 0; i < all.size(); i = end) {
+      while (end < all.size() && all[end] == all[i]) ++end;
+      if (bounded(all[i], end - i > 1)) found.push_back(all[i]);
+    }
     return found;
   }
 
@@ -44,6 +57,7 @@ class Prover {
     Range r = range_of(c);
     if (r.lo >= 0) return 1;
     if (r.hi <= 0) return -1;
+    if (c.terms.size() + (c.constant != 0) < 2) return 0;
     if (nonpositive(scaled(c, -1))) return 1;
     return nonpositive(c) ? -1 : 0;
   }
@@ -70,18 +84,20 @@ class Prover {
     }
   }
 
+  // Proofs that need a bound larger than this are none: such bounds are those of dims in general, and products of
+  // them overflow.
+  static bool small(int64_t bound) { return -(1 << 20) <= bound && bound <= (1 << 20); }
+
   bool without_variable(const Node* v, const Split& s) {
     auto facts = ctx_.uppers.find(v);
     const bool has_fact = facts != ctx_.uppers.end();
-    // An interval already says all there is about a variable that occurs once and has constant bounds.
-    if (!has_fact && s.coefficient.terms.size() + (s.coefficient.constant != 0) < 2) return false;
     switch (sign(s.coefficient)) {
       case 1:
         if (has_fact)
           for (const Node* u : facts->second)
             if (with(s, plus(to_poly(u), constant_poly(-1)))) return true;
-        return v->range.hi != Range::kMax && with(s, constant_poly(v->range.hi));
-      case -1: return v->range.lo != Range::kMin && with(s, constant_poly(v->range.lo));
+        return small(v->range.hi) && with(s, constant_poly(v->range.hi));
+      case -1: return small(v->range.lo) && with(s, constant_poly(v->range.lo));
       default: return false;
     }
   }
@@ -104,7 +120,7 @@ class Prover {
     auto q = divide_exactly(ctx_, s.coefficient, d);
     if (!q) {
       // p <= 0 exactly when m*p <= 0 for a positive m that makes d divide the coefficient.
-      if (!d.is_const() && d.terms.size() > 1) return false;
+      if (!d.is_const() && (d.terms.size() > 1 || p.terms.size() > 8)) return false;
       int64_t g = d.is_const() ? d.constant : 1;
       if (d.is_const()) {
         g = gcd(g, s.coefficient.constant);
@@ -167,11 +183,19 @@ Truth prove(Context::Impl& ctx, const Node* n) {
 }  // namespace
 
 bool proved_nonpositive(Context::Impl& ctx, const Poly& p, int budget) {
-  try {
-    return Prover(ctx, budget).nonpositive(p);
-  } catch (const Overflow&) {
-    return false;  // no proof with numbers that large
-  }
+  if (range_of(p).hi <= 0) return true;
+  if (p.is_const()) return false;
+  auto attempt = [&] {
+    try {
+      return Prover(ctx, budget).nonpositive(p);
+    } catch (const Overflow&) {
+      return false;  // no proof with numbers that large
+    }
+  };
+  if (budget != kRuleBudget) return attempt();
+  // Several rows ask the same of one expression.
+  if (auto it = ctx.proofs.find(p); it != ctx.proofs.end()) return it->second;
+  return ctx.proofs[p] = attempt();
 }
 
 Truth prove(Expr condition) {
