@@ -17,8 +17,8 @@ from typing import Callable, Sequence
 ROOT = Path(__file__).resolve().parent.parent
 COMPILER = ROOT / "build" / "bin" / "tripod"
 
-# What a clean refusal looks like: `error: node 41 Resize 'up3/resize': ...` or an error about an input or output.
-CLEAN = re.compile(r"error: (?:in function '[^']*': )?(node \d+ [\w.]+ '|(?:graph )?(?:input|output|initializer|model|opset|function)\b)")
+# What a clean refusal looks like: `FILE: error: node 41 Resize 'up3/resize': ...`, or what else in the model it names.
+CLEAN = re.compile(r"error: (?:[^\n]*\b)?(?:node \d+ [\w.:]+|input|output|initializer|value|opset|IR version|function|model|graph)\b")
 
 
 def first_error(text: str) -> str:
@@ -26,7 +26,7 @@ def first_error(text: str) -> str:
     for line in text.splitlines():
         _, found, message = line.partition("error: ")
         if found:
-            return re.sub(r"^node \d+ ([\w.]+) '[^']*'", r"\1", message).strip()
+            return re.sub(r"^node \d+ ([\w.:]*\w)(?: '[^']*')?", r"\1", message).strip()
     return text.strip().splitlines()[0][:160] if text.strip() else "no message"
 
 
