@@ -103,7 +103,7 @@ if [ "$only" != includes ]; then
 fi
 wanted unit && count unit run_ctest
 wanted ops && count ops $python tests/ops/run.py --summary
-wanted resized && count resized $python tests/ops/resized.py --summary
+wanted resized && count resized $python tests/ops/resized.py --mode resized --summary
 wanted models && count models $python tests/models/run.py
 wanted python && count python run_python_checks
 finish
