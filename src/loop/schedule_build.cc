@@ -115,13 +115,23 @@ class Build {
   }
 
   Stmt stmt_of(const Tree& t) {
-    if (t.is_loop()) return loop(t.var, t.extent, t.loop_kind, body_of(t), t.grain);
+    if (t.is_loop()) {
+      // Loops of one iteration around a parallel loop, which has to be outermost, are left out.
+      if (t.extent.is_const(1) && has_parallel(t)) return substitute(body_of(t), {{t.var, s_.context.constant(0)}});
+      return loop(t.var, t.extent, t.loop_kind, body_of(t), t.grain);
+    }
     Rebase rebase(by_buffer_, t);
     if (!t.is_block()) return rebase.apply(t.body);
     Ref<StmtNode> n(new StmtNode(*t.block_stmt()));
     if (n->init) n->init = rebase.apply(n->init);
     n->body = {rebase.apply(t.body)};
     return Stmt(n.get());
+  }
+
+  static bool has_parallel(const Tree& t) {
+    return std::any_of(t.children.begin(), t.children.end(), [](const auto& c) {
+      return c->is_loop() && (c->loop_kind == LoopKind::parallel || has_parallel(*c));
+    });
   }
 
   ScheduleState& s_;
