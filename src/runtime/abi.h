@@ -76,7 +76,7 @@ struct tp_symbol {
 struct tp_model {
   uint32_t abi_version;  // kAbiVersion
   uint32_t cpu_features; // tp_cpu_feature bits that the code needs
-  const char* manifest;
+  const char* manifest;  // JSON, and a NUL after manifest_size bytes
   int64_t manifest_size;
   int32_t num_inputs, num_outputs, num_symbols, num_segments;
   const tp_io* inputs;
@@ -86,7 +86,8 @@ struct tp_model {
   int32_t (*program)(tp_run* run, int64_t* dims, char* const* inputs, const char* weights);
   const char* weights;            // nullptr when external
   int64_t weights_size;
-  const char* external_weights;   // file name beside model.so, or nullptr
+  const char* external_weights;   // file name beside model.so (.safetensors; the program's `weights` is its data,
+                                  // after the header), or nullptr
   const char* const* sites;       // "node 12 Gather 'emb'" for error reports, indexed by the site numbers below
   int32_t num_sites;
 };
@@ -110,7 +111,8 @@ int32_t tp_launch(tp_run* run, tp_kernel kernel, uint64_t* args, int64_t extent,
 // Stores a data-dependent dim after checking it against the symbol's range. Returns 0 or an error code.
 int32_t tp_set_dim(tp_run* run, int32_t symbol, int64_t value, int32_t site);
 
-// Records an error (only the first of a run is kept) and returns its code, for the program to return.
+// Records an error (only the first of a run is kept) and returns its code, for the program to return. The numbers are
+// left out of the message when both are 0.
 int32_t tp_fail(tp_run* run, int32_t status, int32_t site, const char* message, int64_t got, int64_t wanted);
 
 // The same from inside a kernel, where the program goes on: an index `got` that is not in [0, limit). The kernel

@@ -11,7 +11,7 @@ tripod_status api_create_context(const tripod_context_options* options, tripod_c
   if (options && options->version != TRIPOD_API_VERSION)
     return set_last_error(TRIPOD_INVALID_ARGUMENT, "create_context: version is %u, wanted %u", options->version,
                           static_cast<uint32_t>(TRIPOD_API_VERSION));
-  if (options && options->device != TRIPOD_CPU)
+  if (options && enum_value(options->device) != TRIPOD_CPU)
     return set_last_error(TRIPOD_UNSUPPORTED, "create_context: this model has code for the CPU only");
   if (!weights()) return TRIPOD_RUNTIME_ERROR;  // and its message
   tripod_context* context = new_context();

@@ -8,7 +8,6 @@ namespace tripod::rt {
 namespace {
 
 constexpr const char* kKinds[] = {"a tensor", "a string tensor", "a sequence", "an optional"};
-const char* kind_name(int32_t kind) { return kind >= 0 && kind < 4 ? kKinds[kind] : "a value of unknown kind"; }
 
 // The input as it is called in messages: its name is empty in some models.
 #define INPUT "input %d '%s'"
@@ -72,13 +71,13 @@ tripod_status check_type(tp_run& run, int32_t i, const tripod_value& value) {
   const tp_io& io = tp_the_model.inputs[i];
   const tripod_tensor& t = value.tensor;
   auto kind = io.dtype == TRIPOD_STRING ? TRIPOD_STRINGS : TRIPOD_TENSOR;
-  if (value.kind != kind)
-    return fail(run, TRIPOD_INVALID_ARGUMENT, INPUT ": got %s, wanted %s", i, io.name, kind_name(value.kind),
+  if (enum_value(value.kind) != kind)
+    return fail(run, TRIPOD_INVALID_ARGUMENT, INPUT ": got %s, wanted %s", i, io.name, kind_name(enum_value(value.kind)),
                 kind_name(kind));
-  if (kind == TRIPOD_TENSOR && t.dtype != io.dtype)
-    return fail(run, TRIPOD_INVALID_ARGUMENT, INPUT ": dtype is %s, wanted %s", i, io.name, dtype_name(t.dtype),
+  if (kind == TRIPOD_TENSOR && enum_value(t.dtype) != io.dtype)
+    return fail(run, TRIPOD_INVALID_ARGUMENT, INPUT ": dtype is %s, wanted %s", i, io.name, dtype_name(enum_value(t.dtype)),
                 dtype_name(io.dtype));
-  if (t.device != TRIPOD_CPU) {
+  if (enum_value(t.device) != TRIPOD_CPU) {
     char device[32];
     return fail(run, TRIPOD_INVALID_ARGUMENT, INPUT ": is on %s, wanted cpu", i, io.name,
                 describe_device(t, device, sizeof device));
@@ -127,12 +126,14 @@ tripod_status bind_data(tp_run& run, int32_t i, const tripod_tensor& t) {
 
 }  // namespace
 
+const char* kind_name(int32_t kind) { return kind >= 0 && kind < 4 ? kKinds[kind] : "a value of unknown kind"; }
+
 const char* describe_device(const tripod_tensor& t, char* text, size_t size) {
-  if (t.device == TRIPOD_CPU) return "cpu";
-  if (t.device == TRIPOD_CUDA)
+  if (enum_value(t.device) == TRIPOD_CPU) return "cpu";
+  if (enum_value(t.device) == TRIPOD_CUDA)
     snprintf(text, size, "cuda:%d", t.device_id);
   else
-    snprintf(text, size, "device type %d", static_cast<int32_t>(t.device));
+    snprintf(text, size, "device type %d", enum_value(t.device));
   return text;
 }
 

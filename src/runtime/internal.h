@@ -19,6 +19,16 @@
 
 namespace tripod::rt {
 
+// Enums of the C API hold whatever the caller put there; C++ may assume otherwise, so they are read as integers.
+template <typename E>
+int32_t enum_value(const E& e) {
+  return __builtin_bit_cast(int32_t, e);
+}
+template <typename E>
+E enum_from(int32_t value) {
+  return __builtin_bit_cast(E, value);
+}
+
 // Memory that only grows; contents are lost when it does. 64-byte aligned.
 struct Buffer {
   char* data;
@@ -99,6 +109,7 @@ tripod_status bind_inputs(tp_run& run, const tripod_value* inputs, int32_t count
 tripod_status bind_outputs(tp_run& run, tripod_value* outputs, int32_t count);
 tripod_status finish_outputs(tp_run& run);
 void drop_outputs(tp_run& run);
+const char* kind_name(int32_t kind);
 const char* describe_device(const tripod_tensor& t, char* text, size_t size);
 bool is_dense(const tripod_tensor& t);
 enum class Copy { gather, scatter };

@@ -10,14 +10,15 @@ namespace {
 tripod_status check_output(tp_run& run, int32_t i, const tripod_value& value) {
   const tp_io& io = tp_the_model.outputs[i];
   const tripod_tensor& t = value.tensor;
-  if (value.kind != (io.dtype == TRIPOD_STRING ? TRIPOD_STRINGS : TRIPOD_TENSOR))
-    return fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": kind is %d, wanted %d", i, io.name, value.kind,
-                io.dtype == TRIPOD_STRING ? TRIPOD_STRINGS : TRIPOD_TENSOR);
+  int32_t kind = io.dtype == TRIPOD_STRING ? TRIPOD_STRINGS : TRIPOD_TENSOR;
+  if (enum_value(value.kind) != kind)
+    return fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": got %s, wanted %s", i, io.name,
+                kind_name(enum_value(value.kind)), kind_name(kind));
   if (!t.data) return TRIPOD_OK;
-  if (io.dtype != TRIPOD_STRING && t.dtype != io.dtype)
-    return fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": dtype is %s, wanted %s", i, io.name, dtype_name(t.dtype),
+  if (io.dtype != TRIPOD_STRING && enum_value(t.dtype) != io.dtype)
+    return fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": dtype is %s, wanted %s", i, io.name, dtype_name(enum_value(t.dtype)),
                 dtype_name(io.dtype));
-  if (t.device != TRIPOD_CPU) {
+  if (enum_value(t.device) != TRIPOD_CPU) {
     char device[32];
     return fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": is on %s, wanted cpu", i, io.name,
                 describe_device(t, device, sizeof device));

@@ -36,7 +36,7 @@ DataType to_dlpack(int32_t dtype) {
 
 tripod_device from_dlpack(Device device) {
   if (device.type == kDeviceCpu || device.type == kDeviceCudaHost) return TRIPOD_CPU;
-  return device.type == kDeviceCuda ? TRIPOD_CUDA : static_cast<tripod_device>(device.type);
+  return device.type == kDeviceCuda ? TRIPOD_CUDA : enum_from<tripod_device>(device.type);
 }
 
 // The argument as a value; false when it is not a tensor.
@@ -48,7 +48,7 @@ bool to_value(const Any& argument, tripod_value& value) {
                   t->shape,
                   t->strides,
                   t->rank,
-                  static_cast<tripod_dtype>(from_dlpack(t->dtype)),
+                  enum_from<tripod_dtype>(from_dlpack(t->dtype)),
                   from_dlpack(t->device),
                   t->device.id};
   return true;

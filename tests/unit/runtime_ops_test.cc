@@ -168,6 +168,10 @@ TEST_F(Ops, Compress) {
   views[2] = view(y, TRIPOD_I16, {2});
   ASSERT_EQ(tp_op_compress(run, views, &axis), 0);
   EXPECT_EQ(y[1], 5);
+  axis = 1;
+  EXPECT_EQ(tp_op_compress(run, views, &axis), TRIPOD_INDEX_OUT_OF_RANGE);
+  EXPECT_EQ(message(), "the model: index 5 is not in [-3, 3)");
+  run->status = 0;
   EXPECT_EQ(tp_op_compress_count(run, &views[1], count_attrs), TRIPOD_INDEX_OUT_OF_RANGE);
   EXPECT_EQ(message(), "node 0 Foo 'foo': index 5 is not in [-3, 3)");
 }
