@@ -33,7 +33,9 @@ Expr AxisValues::at(int axis, const std::vector<Expr>& values, Expr otherwise) c
 }
 
 Expr AxisValues::named(int axis) const {
-  return at(axis, std::vector<Expr>(axes_.size(), c_.expr(1)), c_.expr(0));
+  Expr r = c_.expr(0);
+  for (Expr a : axes_) r = sym::logical_or(r, sym::eq(a, axis));
+  return r;
 }
 
 bool AxisValues::constant() const {

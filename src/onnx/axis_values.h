@@ -16,7 +16,7 @@ class AxisValues {
   int count() const { return static_cast<int>(axes_.size()); }
   // The one of `values` (one an entry of the axes) that belongs to this axis, or `otherwise`.
   Expr at(int axis, const std::vector<Expr>& values, Expr otherwise) const;
-  // 1 where the axis is among them, 0 where not.
+  // The condition that the axis is among them.
   Expr named(int axis) const;
   bool constant() const;
 

@@ -72,7 +72,7 @@ std::vector<ValueId> greater(NodeContext& c) {  // a > b is b < a
 std::vector<ValueId> mod(NodeContext& c) {
   c.need_same_dtype(0, 1);
   const bool fmod = c.attr_bool("fmod", false);
-  if (!fmod && is_float(c.dtype(c.input(0)))) c.fail("attribute \"fmod\" must be 1 for floats");
+  if (!fmod && c.opset < 28 && is_float(c.dtype(c.input(0)))) c.fail("attribute \"fmod\" must be 1 for floats");
   return {c.add(fmod ? OpKind::fmod : OpKind::mod, {c.input(0), c.input(1)})};
 }
 

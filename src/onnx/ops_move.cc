@@ -145,7 +145,7 @@ std::vector<ValueId> squeeze(NodeContext& c) {
   for (int j = 0; j < rank - axes->count(); ++j) {
     Expr d = c.expr(1), before = c.expr(0);
     for (int i = 0; i < rank; ++i) {
-      const Expr kept = sym::logical_and(sym::eq(axes->named(i), 0), sym::eq(before + j, i));
+      const Expr kept = sym::logical_and(sym::logical_not(axes->named(i)), sym::eq(before + j, i));
       d = sym::select(kept, from[i], d);
       before = before + axes->named(i);
     }
@@ -173,7 +173,7 @@ std::vector<ValueId> unsqueeze(NodeContext& c) {
   for (int i = 0; i < rank; ++i) {
     Expr d = c.expr(1);
     for (int k = 0; k < c.rank(x); ++k) d = sym::select(sym::eq(before + k, i), from[k], d);
-    to.push_back(sym::select(sym::eq(axes->named(i), 1), c.expr(1), d));
+    to.push_back(sym::select(axes->named(i), c.expr(1), d));
     before = before + axes->named(i);
   }
   return {c.reshape(x, std::move(to))};
