@@ -133,11 +133,11 @@ Refusal set_layout(ScheduleState& s, const Buffer& b, Layout layout) {
 
 std::string list_text(const std::vector<Index>& es) {
   std::string out = "[";
-  for (size_t i = 0; i < es.size(); ++i) out += (i > 0 ? ", " : "") + sym::text(es[i]);
+  for (size_t i = 0; i < es.size(); ++i) out += (i > 0 ? ", " : "") + stable_text(es[i]);
   return out + "]";
 }
 
-// "" for row-major; else what parse_layout() in trace.cc reads.
+// What Replay::layout() in trace_replay.cc reads.
 std::string layout_text(const Layout& l) {
   if (l.is_row_major()) return "row_major";
   return list_text(l.args) + " -> " + list_text(l.map) + " in " + list_text(l.extents) + " threads " +

@@ -226,8 +226,10 @@ Refusal bind_axis(const ScheduleState& s, Tree& l, LoopKind axis) {
 
 std::pair<Loop, Loop> Schedule::split(Loop l, Index factor) {
   std::pair<Loop, Loop> out;
-  const bool ok = impl_->step({"split", {name_of(l)}, {sym::text(factor)}, {}}, [&](TraceStep& record) -> Refusal {
+  TraceStep step{"split", {name_of(l)}, {factor ? stable_text(factor) : "?"}, {}};
+  const bool ok = impl_->step(std::move(step), [&](TraceStep& record) -> Refusal {
     Tree* t = impl_->find(l);
+    if (!factor) return "no factor is given";
     if (!t) return lookup_failure(l);
     Refusal r = loop::split(*impl_, *t, factor, out.first, out.second);
     if (r.empty()) record.results = {name_of(out.first), name_of(out.second)};

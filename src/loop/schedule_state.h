@@ -169,6 +169,8 @@ struct Schedule::Impl : ScheduleState {
 
 std::string quoted(const std::string& name);  // 'name', for reasons
 std::string name_of(const Loop& l);           // "?" when empty
+// For traces: variables by the names they were made with, without the numbers that a context tells them apart with.
+std::string stable_text(Index e);
 
 // --- what blocks touch (schedule_region.cc) ---
 struct Interval {

@@ -120,6 +120,20 @@ class Reader {
 
 }  // namespace
 
+std::string stable_text(Index e) {
+  const std::string numbered = sym::text(e);
+  std::string out;
+  bool in_name = false;
+  for (size_t i = 0; i < numbered.size(); ++i) {
+    const char c = numbered[i];
+    const bool letter = std::isalpha(static_cast<unsigned char>(c)) || c == '_';
+    in_name = letter || (in_name && (std::isdigit(static_cast<unsigned char>(c)) || c == '.'));
+    if (!in_name || c != '.') out += c;
+    else while (i + 1 < numbered.size() && std::isdigit(static_cast<unsigned char>(numbered[i + 1]))) ++i;
+  }
+  return out;
+}
+
 std::string text(const Trace& t) {
   std::string out = "trace " + std::to_string(t.version) + "\n";
   for (const TraceStep& s : t.steps) {

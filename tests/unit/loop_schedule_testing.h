@@ -52,7 +52,7 @@ struct Scheduled {
   // Text without the numbers that tell variables of one name apart.
   std::string body() const { return plain(text(s.function().body)); }
   std::string flat() const { return plain(text(flatten(s.function()).body)); }
-  static std::string plain(const std::string& t) { return std::regex_replace(t, std::regex("([A-Za-z_])\\.[0-9]+"), "$1"); }
+  static std::string plain(const std::string& t) { return std::regex_replace(t, std::regex("\\b([A-Za-z_]\\w*)(\\.[0-9]+)+"), "$1"); }
 
   static std::string dims_text(const Dims& d) {
     std::string out;

@@ -21,7 +21,7 @@ void schedule(Schedule& s) {
   s.compute_at({"largest"}, row);
   auto [o, i] = s.split(s.loops({"largest"}).back(), 4);
   const Block rf = s.rfactor({"largest"}, i);
-  s.set_scope(s.written(rf), Scope::reg);
+  s.set_scope(s.written(rf), Scope::local);
   s.vectorise(i);
   const Block copy = s.cache_read({"scaled"}, s.function().params[0], Scope::local);
   s.compute_at(copy, row);
