@@ -109,9 +109,11 @@ void KernelEmitter::emit_counted(sym::Expr var, llvm::Value* begin, llvm::Value*
   llvm::PHINode* i = b_.CreatePHI(b_.getInt64Ty(), 2, var->name);
   i->addIncoming(begin, before);
   index_.bind(var, i);
+  loops_.push_back(var);
   values_.clear();
   emit(body);
   values_.clear();
+  loops_.pop_back();
   index_.unbind(var);
   llvm::Value* next = b_.CreateAdd(i, b_.getInt64(1), "", true, true);
   i->addIncoming(next, b_.GetInsertBlock());

@@ -24,7 +24,7 @@ class IndexEmitter {
   // Binds a variable. Values are remembered for each expression until one of its variables is bound again.
   void bind(sym::Expr var, llvm::Value* v);
   void unbind(sym::Expr var);
-  // Names the lane variable of the vector loop around (null: none), whose value is base + 0..lanes-1.
+  // Names the lane variable of the vector loop around (null: none), whose value is 0..lanes-1.
   void set_lanes(sym::Expr var, int lanes);
 
   sym::Expr lane_var() const { return lane_; }
@@ -84,6 +84,8 @@ class KernelEmitter {
     llvm::Value* stride = nullptr;   // strided: elements
     llvm::Value* offsets = nullptr;  // scattered: <lanes x i64> from `pointer` (the buffer's base)
   };
+  llvm::Value* pointer(llvm::Type* element, llvm::Value* base, sym::Expr at);
+  llvm::Value* pointer_at(llvm::Type* element, llvm::Value* base, sym::Expr at, size_t depth);
   Address address(const loop::Buffer& b, const std::vector<sym::Expr>& indices);
   llvm::Value* load_at(const Address& a, const loop::Buffer& b, llvm::Value* mask, llvm::Value* other);
   void store_at(const Address& a, const loop::Buffer& b, llvm::Value* v, llvm::Value* mask);
@@ -105,6 +107,7 @@ class KernelEmitter {
   llvm::Value *args_ = nullptr, *begin_ = nullptr, *end_ = nullptr, *scratch_ = nullptr;
   std::unordered_map<const loop::BufferNode*, llvm::Value*> buffers_;
   std::unordered_map<const loop::ExprNode*, llvm::Value*> values_;  // of the statement at work
+  std::vector<sym::Expr> loops_;                                    // serial and parallel loops around, outermost first
   sym::Expr scratch_offset_, scratch_bytes_;                        // of the allocs around; the most of all
   KernelInfo info_;
 };

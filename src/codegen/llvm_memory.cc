@@ -32,22 +32,36 @@ llvm::Align KernelEmitter::alignment(const loop::Buffer& b) const {
   return llvm::Align(std::max(1, info(b->dtype).bits / 8));
 }
 
+// base + at, as a chain of address computations from the outermost loop inwards and the constant last: each link is
+// invariant in the loops inside it, so that licm leaves one addition (or a displacement) in the innermost loop.
+llvm::Value* KernelEmitter::pointer_at(llvm::Type* element, llvm::Value* base, sym::Expr at, size_t depth) {
+  while (depth > 0 && !sym::uses(at, loops_[depth - 1])) --depth;
+  const auto linear = depth > 0 ? sym::linear_in(at, loops_[depth - 1]) : std::nullopt;
+  if (!linear) return at.is_const(0) ? base : b_.CreateGEP(element, base, index_.emit(at));
+  llvm::Value* outer = pointer_at(element, base, linear->rest, depth - 1);
+  return b_.CreateGEP(element, outer, index_.emit(linear->coefficient * loops_[depth - 1]));
+}
+
+llvm::Value* KernelEmitter::pointer(llvm::Type* element, llvm::Value* base, sym::Expr at) {
+  int64_t constant = 0;
+  sym::terms(at, constant);
+  llvm::Value* p = pointer_at(element, base, at - constant, loops_.size());
+  return constant == 0 ? p : b_.CreateConstGEP1_64(element, p, constant);
+}
+
 KernelEmitter::Address KernelEmitter::address(const loop::Buffer& b, const std::vector<sym::Expr>& indices) {
   auto it = buffers_.find(b.get());
   TRIPOD_CHECK(it != buffers_.end(), "buffer " + b->name + " has no memory here");
   llvm::Value* base = it->second;
   llvm::Type* element = memory_type(b->dtype);
   const sym::Expr at = loop::offset(b, indices);
-  if (!index_.uses_lane(at)) return {b_.CreateGEP(element, base, index_.emit(at)), Address::uniform};
+  if (!index_.uses_lane(at)) return {pointer(element, base, at), Address::uniform};
   const auto linear = sym::linear_in(at, index_.lane_var());
-  if (!linear) return {base, Address::scattered, nullptr, index_.emit(at)};
-  // The lane variable is bound to base + 0..lanes-1; lane 0's address needs its base.
-  llvm::Value* lane0 = b_.CreateExtractElement(index_.emit(index_.lane_var()), b_.getInt64(0));
-  llvm::Value* coefficient = index_.emit(linear->coefficient);
-  llvm::Value* start = b_.CreateAdd(index_.emit(linear->rest), b_.CreateMul(coefficient, lane0));
-  llvm::Value* pointer = b_.CreateGEP(element, base, start);
-  if (linear->coefficient.is_const(1)) return {pointer, Address::contiguous};
-  return {pointer, Address::strided, coefficient};
+  if (!linear || index_.uses_lane(linear->coefficient)) return {base, Address::scattered, nullptr, index_.emit(at)};
+  // The lane variable counts from 0, so the rest is lane 0's address.
+  llvm::Value* start = pointer(element, base, linear->rest);
+  if (linear->coefficient.is_const(1)) return {start, Address::contiguous};
+  return {start, Address::strided, index_.emit(linear->coefficient)};
 }
 
 llvm::Value* KernelEmitter::load_at(const Address& a, const loop::Buffer& b, llvm::Value* mask, llvm::Value* other) {
