@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -134,8 +135,9 @@ class Graph {
   NodeId append(OpKind op, std::vector<ValueId> operands, Attr attr, std::vector<Type> result_types);
   std::string name_;
   Module* module_;
-  std::vector<Node> nodes_;
-  std::vector<Value> values_;
+  // Deques: references to nodes, values and their types stay valid while nodes are added.
+  std::deque<Node> nodes_;
+  std::deque<Value> values_;
   std::vector<NodeId> order_;  // sort() permutes this, not the nodes: ids stay
   std::vector<ValueId> inputs_, outputs_;
   std::vector<std::string> output_names_;

@@ -158,8 +158,8 @@ void Graph::compact() {
   sort();
   std::vector<ValueId> new_value(values_.size(), kNoValue);
   std::vector<NodeId> new_node(nodes_.size(), -1);
-  std::vector<Node> nodes;
-  std::vector<Value> values;
+  std::deque<Node> nodes;
+  std::deque<Value> values;
   for (NodeId n : order_) {
     new_node[n] = static_cast<NodeId>(nodes.size());
     for (ValueId& r : nodes_[n].results) {

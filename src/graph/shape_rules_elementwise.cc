@@ -18,6 +18,7 @@ void check_same(Rule& r) {
     case OpKind::logical_not: return wants(r, 0, r.dtype(0) == DType::b1, "b1");
     case OpKind::bit_not: return wants(r, 0, is_int(r.dtype(0)), "an integer tensor");
     case OpKind::cumsum:
+    case OpKind::cumprod:
     case OpKind::softmax:
     case OpKind::log_softmax: return r.check_axis(r.as<AxisAttr>().axis, r.rank(0));
     case OpKind::layer_norm:

@@ -109,6 +109,19 @@ void check_topk(Rule& r, const Type& values, const Type& indices) {
             "topk of " + sym::text(k) + " elements from a dim of " + sym::text(r.dim(0, axis)));
 }
 
+void check_resize(Rule& r, const Type& t) {
+  same_element_type(r, t);
+  same_rank(r, t);
+  const auto& a = r.as<ResizeAttr>();
+  const size_t rank = t.shape.size();
+  if (a.scales.size() != rank && !(a.scales.empty() && r.has(1)))
+    throw ShapeError("resize has " + std::to_string(a.scales.size()) + " scales for rank " + std::to_string(rank));
+  if (!a.roi.empty() && a.roi.size() != 2 * rank)
+    throw ShapeError("resize has " + std::to_string(a.roi.size()) + " roi entries for rank " + std::to_string(rank));
+  r.vector_of(1, r.constant(t.rank()), "scales");
+  r.vector_of(2, r.constant(2 * t.rank()), "roi");
+}
+
 void check_if(const Rule& r, const std::vector<Type>& types) {
   for (int32_t i : r.as<SubgraphAttr>().graphs) {
     const Graph& body = r.g.module().graph(i);
@@ -135,7 +148,7 @@ void check_given(Rule& r, const std::vector<Type>& types) {
     case OpKind::tile: return check_tile(r, first());
     case OpKind::one_hot: return check_one_hot(r, first());
     case OpKind::topk: return check_topk(r, types[0], types[1]);
-    case OpKind::resize: same_element_type(r, first()); return same_rank(r, first());
+    case OpKind::resize: return check_resize(r, first());
     case OpKind::copy: same_element_type(r, first()); return same_rank(r, first());
     case OpKind::if_: return check_if(r, types);
     default: return;  // call, loop, scan and the data-dependent ops: the caller knows

@@ -82,7 +82,7 @@ class NodeContext {
 
   // Copies: a reference into the graph would not survive the next node that is added.
   Type type(ValueId v) const { return g.type(v); }
-  Shape shape(ValueId v) const { return g.type(v).shape; }
+  const Shape& shape(ValueId v) const { return g.type(v).shape; }
   int rank(ValueId v) const { return g.type(v).rank(); }
   Expr dim(ValueId v, int axis) const { return g.type(v).shape[axis]; }
   DType dtype(ValueId v) const { return g.type(v).dtype; }
