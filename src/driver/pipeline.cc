@@ -15,6 +15,7 @@
 #include "driver/manifest.h"
 #include "driver/session.h"
 #include "graph_opt/fuse.h"
+#include "graph_opt/layout.h"
 #include "graph_opt/simplify.h"
 #include "host/emit.h"
 #include "host/plan.h"
@@ -159,7 +160,11 @@ CompileReport compile(const Options& o) {
   after("import", *m);
   s.run("simplify", [&] { simplify(s, *m); });
   after("simplify", *m);
-  const ModuleGroups groups = s.run("fuse", [&] { return fuse(*m); });
+  ModuleGroups groups = s.run("fuse", [&] { return fuse(*m); });
+  s.run("layout", [&] {
+    for (int32_t i = 0; i < m->num_graphs(); ++i) graph_opt::assign_layouts(m->graph(i), groups[i]);
+  });
+  after("layout", *m);
 
   std::vector<std::string> sites;
   const cpu::CpuTarget target = o.cpu == "v4" ? cpu::cpu_v4() : cpu::cpu_v3();

@@ -30,8 +30,9 @@ struct Contraction {
   std::vector<Epilogue> epilogue;
 };
 
-// Matches f after everything elementwise has been inlined. `why` says what does not fit.
-std::optional<Contraction> match_contraction(const loop::Function& f, sym::Context& c, std::string* why);
+// Matches f after everything elementwise has been inlined. `why` says what does not fit. With `both`, the column moves
+// both operands (depthwise convolution), otherwise exactly one.
+std::optional<Contraction> match_contraction(const loop::Function& f, sym::Context& c, std::string* why, bool both = false);
 
 // An expression with iterators replaced, and loads of the accumulator replaced by `sum`.
 Expr epilogue_value(const Contraction& k, const Contraction::Epilogue& e, const sym::Map& iters, const Expr& sum);

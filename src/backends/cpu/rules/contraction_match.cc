@@ -76,7 +76,7 @@ static bool match_epilogue(const Stmt& b, const Contraction& k, Contraction::Epi
 }
 
 // Sorts the spatial iterators into column, batch and rows; the column's operand becomes b.
-static bool classify(Contraction& k, const std::vector<Iter>& spatial, std::string* why) {
+static bool classify(Contraction& k, const std::vector<Iter>& spatial, bool both, std::string* why) {
   const Index at = loop::offset(k.epilogue[0].target, k.epilogue[0].at);
   const Iter* column = nullptr;
   for (const Iter& i : spatial) {
@@ -85,8 +85,8 @@ static bool classify(Contraction& k, const std::vector<Iter>& spatial, std::stri
   }
   if (!column) return *why = "no iterator runs along the memory of the result", false;
   const bool in_a = uses(k.a, column->var), in_b = uses(k.b, column->var);
-  if (in_a == in_b) return *why = "both operands move with the column", false;
-  if (in_a) std::swap(k.a, k.b);
+  if (both != (in_a && in_b)) return *why = both ? "one operand does not move with the channel" : "both operands move with the column", false;
+  if (!both && in_a) std::swap(k.a, k.b);
   k.column = *column;
   for (const Iter& i : spatial) {
     if (i.var == column->var) continue;
@@ -95,7 +95,16 @@ static bool classify(Contraction& k, const std::vector<Iter>& spatial, std::stri
   return true;
 }
 
-std::optional<Contraction> match_contraction(const loop::Function& f, sym::Context&, std::string* why) {
+// Reduce iterators of one step become 0.
+static void drop_single(Contraction& k, sym::Context& c) {
+  sym::Map m;
+  for (const Iter& i : k.reduce)
+    if (i.extent.is_const(1)) m[i.var] = c.constant(0);
+  k.a = loop::substitute(k.a, m), k.b = loop::substitute(k.b, m);
+  std::erase_if(k.reduce, [&](const Iter& i) { return m.count(i.var) > 0; });
+}
+
+std::optional<Contraction> match_contraction(const loop::Function& f, sym::Context& c, std::string* why, bool both) {
   const std::vector<Stmt> blocks = top_blocks(f);
   Contraction k;
   const auto reduces = [](const Stmt& b) { return std::any_of(b->iters.begin(), b->iters.end(), [](const Iter& i) { return i.reduce; }); };
@@ -120,7 +129,8 @@ std::optional<Contraction> match_contraction(const loop::Function& f, sym::Conte
   const bool acc_is_param = std::find(f.params.begin(), f.params.end(), k.acc) != f.params.end();
   if (acc_is_param) k.epilogue.push_back({k.acc, k.to, loop::load(k.acc, k.to)});
   if (k.epilogue.empty()) return *why = "the result is not used", std::nullopt;
-  if (!classify(k, spatial, why)) return std::nullopt;
+  drop_single(k, c);
+  if (!classify(k, spatial, both, why)) return std::nullopt;
   return k;
 }
 

@@ -5,6 +5,7 @@ namespace tripod::cpu {
 const std::vector<RuleRow>& rule_table() {
   static const std::vector<RuleRow> kTable = {
       {"contraction", contraction},
+      {"depthwise", depthwise},
       {"rows", rows},
       {"blocks", blocks},
   };

@@ -1,0 +1,116 @@
+#include "graph_opt/layout.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+namespace tripod::graph_opt {
+
+using graph::DimOrder;
+using graph::Graph;
+using graph::Group;
+using graph::Groups;
+using graph::kNoValue;
+using graph::NodeId;
+using graph::OpKind;
+using graph::ValueId;
+
+namespace {
+
+DimOrder channels_last(int rank) {
+  DimOrder o = {0};
+  for (int d = 2; d < rank; ++d) o.push_back(d);
+  o.push_back(1);
+  return o;
+}
+
+bool is_windowed(OpKind op) {
+  return op == OpKind::conv || op == OpKind::conv_transpose || op == OpKind::max_pool || op == OpKind::average_pool ||
+         op == OpKind::conv_integer;
+}
+bool is_convolution(OpKind op) { return op == OpKind::conv || op == OpKind::conv_transpose || op == OpKind::conv_integer; }
+
+class Layouts {
+ public:
+  Layouts(Graph& g, Groups& groups) : g_(g), groups_(groups) {
+    for (size_t i = 0; i < groups.size(); ++i)
+      for (NodeId n : groups[i].nodes) group_of_[n] = i;
+  }
+
+  int run() {
+    int copies = 0;
+    Groups result;
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      Group& group = groups_[i];
+      std::vector<Group> after;
+      if (group.kind == Group::kernel)
+        for (ValueId v : std::vector<ValueId>(group.outputs)) {
+          if (!wants_channels_last(group, v)) continue;
+          if (strict_users(v).empty() && !g_.is_output(v)) {
+            g_.value(v).type.order = channels_last(g_.type(v).rank());
+          } else if (makes_by_convolution(group)) {
+            after.push_back(add_copy(v));
+            ++copies;
+          }
+        }
+      result.push_back(group);
+      result.insert(result.end(), after.begin(), after.end());
+    }
+    groups_ = std::move(result);
+    return copies;
+  }
+
+ private:
+  bool makes_by_convolution(const Group& group) const {
+    return std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId n) { return is_convolution(g_.node(n).op); });
+  }
+
+  // A windowed op in the group, or an input of this rank that lies channels-last.
+  bool wants_channels_last(const Group& group, ValueId v) const {
+    const int rank = g_.type(v).rank();
+    if (rank < 3 || rank > 5) return false;
+    const bool windowed = std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId n) { return is_windowed(g_.node(n).op); });
+    return windowed || std::any_of(group.inputs.begin(), group.inputs.end(), [&](ValueId i) {
+      return g_.type(i).rank() == rank && g_.type(i).order == channels_last(rank);
+    });
+  }
+
+  // Users that need row-major memory: everything but kernels.
+  std::set<NodeId> strict_users(ValueId v) const {
+    std::set<NodeId> r;
+    for (NodeId u : g_.value(v).users)
+      if (groups_[group_of_.at(u)].kind != Group::kernel) r.insert(u);
+    return r;
+  }
+
+  // v becomes channels-last; who needs it row-major gets a copy.
+  Group add_copy(ValueId v) {
+    graph::Type plain = g_.type(v);
+    const std::set<NodeId> strict = strict_users(v);
+    g_.set_origins(g_.producer(v).origins);
+    const ValueId copy = g_.add_given(OpKind::copy, {v}, graph::NoAttr{}, plain);
+    g_.value(v).type.order = channels_last(plain.rank());
+    for (NodeId u : strict) {
+      for (size_t s = 0; s < g_.node(u).operands.size(); ++s)
+        if (g_.node(u).operands[s] == v) g_.set_operand(u, static_cast<int>(s), copy);
+      auto& inputs = groups_[group_of_.at(u)].inputs;
+      std::replace(inputs.begin(), inputs.end(), v, copy);
+    }
+    std::vector<ValueId> outputs = g_.outputs();
+    std::replace(outputs.begin(), outputs.end(), v, copy);
+    g_.set_outputs(outputs, g_.output_names());
+    const NodeId n = g_.value(copy).producer;
+    group_of_[n] = group_of_.at(g_.value(v).producer);
+    return {Group::kernel, {n}, {v}, {copy}};
+  }
+
+  Graph& g_;
+  Groups& groups_;
+  std::unordered_map<NodeId, size_t> group_of_;
+};
+
+}  // namespace
+
+int assign_layouts(Graph& g, Groups& groups) { return Layouts(g, groups).run(); }
+
+}  // namespace tripod::graph_opt

@@ -1,0 +1,17 @@
+// Phase `layout`: the order of dims in memory of every value between kernels.
+//
+// Shapes stay logical; a value's Type::order says how it lies in memory, and lowering follows it. Windowed ops
+// (convolution, pooling, resize) work on channels-last memory [N, spatial..., C]: pixels are rows of a GEMM, channels
+// are the vector, no channel count needs padding, and a 1x1 convolution is a matrix product. Everything else takes
+// the order of its inputs. Values that somebody needs row-major (the caller, a reshape, a runtime operator, a
+// sub-graph) keep it; where a convolution makes such a value, it writes channels-last and a copy follows.
+#pragma once
+
+#include "graph/group.h"
+
+namespace tripod::graph_opt {
+
+// Sets orders, and adds copies with their groups. Returns how many copies.
+int assign_layouts(graph::Graph& g, graph::Groups& groups);
+
+}  // namespace tripod::graph_opt
