@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 
+#include "backends/cpu/evaluator.h"
 #include "backends/cpu/kernel.h"
 #include "driver/elf_object.h"
 #include "driver/link.h"
@@ -56,7 +57,9 @@ void check(const Session& s, const graph::Module& m, const std::string& phase) {
 }
 
 void simplify(Session& s, graph::Module& m) {
+  cpu::Evaluator evaluator;
   graph_opt::SimplifyOptions options;
+  options.evaluator = &evaluator;
   options.opt_limit = s.options().opt_limit;
   options.after_pass = [&](const std::string& pass, const graph::Module& now) { s.print(pass, [&] { return graph::text(now); }); };
   graph_opt::simplify(m, options);
