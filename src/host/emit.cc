@@ -179,6 +179,9 @@ class ProgramEmitter {
         }
         return;
       }
+      case Step::set_dim:
+        stop_on_error(b_.CreateCall(runtime("tp_set_dim", i32, {ptr, i32, i64, i32}), {run_, b_.getInt32(s.number), expr(s.dims[0]), b_.getInt32(s.site)}));
+        return;
       case Step::read_dim: {
         const DType t = s.views[0].dtype;
         llvm::Value* v = b_.CreateLoad(b_.getIntNTy(info(t).bits), address(s.views[0].place));

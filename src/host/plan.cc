@@ -28,7 +28,7 @@ Program Planner::run() {
   require_known(p_.steps);
   plan_graph(g, in_.fuse(g), p_.steps);
   finish_outputs(p_.steps);
-  p_.num_segments = segment_ + 1;
+  p_.num_segments = num_segments_ + 1;
   p_.sites = *in_.sites;
   return std::move(p_);
 }
@@ -190,12 +190,17 @@ Place Planner::make_result(const Graph& g, ValueId v, Steps& steps) {
     s.number = p.index;
     s.dims = t.shape;
   } else {
-    const Index count = graph::element_count(g.sym(), t.shape);
-    const int bits = info(t.dtype).bits;
-    p = arena(g.value(v).name, bits >= 8 ? count * (bits / 8) : sym::ceildiv(count * bits, 8));
+    p = arena_for(g, v);
   }
   places_[{&g, v}] = p;
   return p;
+}
+
+Place Planner::arena_for(const Graph& g, ValueId v) {
+  const graph::Type& t = g.type(v);
+  const Index count = graph::element_count(g.sym(), t.shape);
+  const int bits = info(t.dtype).bits;
+  return arena(g.value(v).name, bits >= 8 ? count * (bits / 8) : sym::ceildiv(count * bits, 8));
 }
 
 Place Planner::arena(const std::string& name, Index bytes) {
@@ -207,7 +212,7 @@ void Planner::touch(const Place& p) {
   if (p.kind == Place::arena) p_.buffers[p.index].last = std::max(p_.buffers[p.index].last, next_ - 1);
 }
 
-void Planner::enter_segment(Steps& steps) { add(steps, Step::segment).number = ++segment_; }
+void Planner::enter_segment(Steps& steps) { add(steps, Step::segment).number = segment_ = ++num_segments_; }
 
 int Planner::symbol(Index var) const {
   for (size_t i = 0; i < p_.symbols.size(); ++i)

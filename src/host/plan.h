@@ -71,6 +71,8 @@ class Planner {
   // Memory for a result that the next step writes: the output's where it is one, an arena buffer otherwise.
   Place make_result(const graph::Graph& g, graph::ValueId v, Steps& steps);
   Place arena(const std::string& name, Index bytes);
+  Place arena_for(const graph::Graph& g, graph::ValueId v);
+  std::vector<Index> undefined_symbols(const graph::Graph& g, const graph::Node& n) const;
   void touch(const Place& p);
   void enter_segment(Steps& steps);
   int symbol(Index var) const;
@@ -83,7 +85,8 @@ class Planner {
   std::map<Key, Place> places_;
   std::vector<bool> known_;            // requirements that have been written
   int32_t next_ = 0;                   // id of the next step
-  int32_t segment_ = 0;
+  int32_t segment_ = 0;                // where new buffers go
+  int32_t num_segments_ = 0;           // number of the newest segment
 };
 
 }  // namespace tripod::host

@@ -49,6 +49,7 @@ struct Step {
     call,      // runtime operator `symbol` on `views` with `attributes`
     copy,      // views[0] = views[1]: as many bytes as views[1] has
     store,     // views[0] = dims, converted to its dtype (shape arithmetic)
+    set_dim,   // symbol `number` = dims[0], checked against its range
     read_dim,  // symbol `number` = the element of views[0], checked against its range
     require,   // fail with `text` unless dims[0] holds
     branch,    // body[0] when the bool at views[0], else body[1]

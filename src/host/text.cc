@@ -25,13 +25,13 @@ std::string list(const std::vector<Index>& es) {
 }
 
 void print(const Program& p, const Steps& steps, int depth, std::string& out) {
-  static const char* const kNames[] = {"segment", "output", "launch", "call", "copy", "store", "read_dim", "require", "branch", "loop"};
+  static const char* const kNames[] = {"segment", "output", "launch", "call", "copy", "store", "set_dim", "read_dim", "require", "branch", "loop"};
   for (const Step& s : steps) {
     out += fmt::format("{:>5} {}{}", s.id, std::string(static_cast<size_t>(depth) * 2, ' '), kNames[s.kind]);
     if (s.kind == Step::launch) out += " " + p.kernels[s.number];
     if (s.kind == Step::call) out += " " + s.symbol;
     if (s.kind == Step::segment || s.kind == Step::output) out += fmt::format(" {}", s.number);
-    if (s.kind == Step::read_dim) out += " " + p.symbols[s.number].name;
+    if (s.kind == Step::read_dim || s.kind == Step::set_dim) out += " " + p.symbols[s.number].name;
     for (const Place& at : s.places) out += " " + place(p, at);
     for (const View& v : s.views) out += " " + place(p, v.place);
     if (!s.dims.empty()) out += " " + list(s.dims);
