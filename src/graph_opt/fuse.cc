@@ -24,6 +24,18 @@ Group::Kind kind_of(const Graph& g, NodeId n) {
   return Group::kernel;
 }
 
+// Ops over whole rows (the innermost dims), after and before which elementwise work costs no pass over memory.
+bool is_row_op(const Graph& g, NodeId n) {
+  const graph::Node& node = g.node(n);
+  switch (node.op) {
+    case OpKind::softmax:
+    case OpKind::log_softmax: return std::get<graph::AxisAttr>(node.attr).axis == g.type(node.results[0]).rank() - 1;
+    case OpKind::layer_norm:
+    case OpKind::rms_norm: return true;
+    default: return false;
+  }
+}
+
 class Fuser {
  public:
   explicit Fuser(const Graph& g) : g_(g), group_of_(g.num_nodes(), -1) {}
@@ -38,8 +50,8 @@ class Fuser {
  private:
   struct Building {
     Group group;
-    NodeId contraction = -1;
-    bool open = false;       // elementwise members only, or a contraction and its epilogue
+    NodeId contraction = -1, row = -1;   // at most one of them
+    bool open = false;                   // the others are elementwise
   };
 
   void visit(NodeId n) {
@@ -48,6 +60,7 @@ class Fuser {
       Building& b = building_[into];
       b.group.nodes.push_back(n);
       if (graph::has(g_.node(n).op, graph::kContraction)) b.contraction = n;
+      if (is_row_op(g_, n)) b.row = n;
       group_of_[n] = into;
       return;
     }
@@ -56,8 +69,10 @@ class Fuser {
     b.group.kind = kind_of(g_, n);
     b.group.nodes = {n};
     const bool contraction = graph::has(g_.node(n).op, graph::kContraction);
-    b.open = b.group.kind == Group::kernel && (graph::has(g_.node(n).op, graph::kElementwise) || contraction);
+    const bool row = is_row_op(g_, n);
+    b.open = b.group.kind == Group::kernel && (graph::has(g_.node(n).op, graph::kElementwise) || contraction || row);
     if (contraction) b.contraction = n;
+    if (row) b.row = n;
     building_.push_back(std::move(b));
   }
 
@@ -65,15 +80,18 @@ class Fuser {
   int joinable(NodeId n) {
     const graph::Node& node = g_.node(n);
     const bool elementwise = graph::has(node.op, graph::kElementwise), contraction = graph::has(node.op, graph::kContraction);
-    if (kind_of(g_, n) != Group::kernel || (!elementwise && !contraction) || node.results.size() != 1) return -1;
+    const bool row = is_row_op(g_, n);
+    if (kind_of(g_, n) != Group::kernel || (!elementwise && !contraction && !row) || node.results.size() != 1) return -1;
     const ValueId v = node.results[0];
     const auto& users = g_.value(v).users;
     if (users.empty() || g_.is_output(v)) return -1;
     const int into = group_of_[users[0]];
     const Building& b = building_[into];
-    if (!b.open || (contraction && b.contraction >= 0)) return -1;
-    for (NodeId u : users)
-      if (group_of_[u] != into || !graph::has(g_.node(u).op, graph::kElementwise)) return -1;
+    if (!b.open || ((contraction || row) && (b.contraction >= 0 || b.row >= 0))) return -1;
+    for (NodeId u : users) {
+      const bool takes = graph::has(g_.node(u).op, graph::kElementwise) || (elementwise && u == b.row);
+      if (group_of_[u] != into || !takes) return -1;
+    }
     const ValueId root = g_.node(b.group.nodes[0]).results[0];
     return g_.type(v).shape == g_.type(root).shape ? into : -1;
   }

@@ -3,7 +3,9 @@
 // Nodes are visited from the outputs to the inputs. A node joins the group of its users when all of them are in that
 // one group (so no cycle can arise and the value never goes to memory) and the group can take it:
 //   - an elementwise node of the group's shape, feeding elementwise members;
-//   - a contraction, at most one a group, whose users are elementwise members of its shape: they are its epilogue.
+//   - a contraction or a row op (softmax, norms), at most one a group, whose users are elementwise members of its
+//     shape: they are its epilogue;
+//   - an elementwise node in front of the group's row op.
 #pragma once
 
 #include "graph/group.h"

@@ -36,7 +36,6 @@ void Planner::plan_if(const Graph& g, const Node& n, Steps& steps) {
   int32_t result_segment = outer_segment;
   if (!open.empty()) result_segment = ++num_segments_;
   std::vector<Place> results;
-  const int32_t begin = next_;
   for (ValueId v : n.results) {
     segment_ = result_segment;
     results.push_back(arena_for(g, v));
@@ -70,8 +69,7 @@ void Planner::plan_if(const Graph& g, const Node& n, Steps& steps) {
     }
     segment_ = outer_segment;
   }
-  for (Step& t : steps)
-    if (t.kind == Step::branch && t.id >= begin && t.body.empty()) t.body = std::move(bodies);
+  s.body = std::move(bodies);
   for (const Index& symbol_of : open) p_.symbols[symbol(symbol_of)].defined = true;
   // What was made after the branch must not land in a segment that only one arm has entered.
   segment_ = result_segment;
