@@ -165,7 +165,6 @@ CASES: dict[str, Bad] = {
     "external_offset": Bad(external("weights.bin", offset=1 << 40), ["w", "weights.bin"]),
     "external_negative": Bad(external("weights.bin", offset=-4), ["w"]),
     "external_length": Bad(external("weights.bin", length=8), ["w", "8", "16"]),
-    "usage_no_output": Bad(saved(relu()), ["-o"], ["compile", "model.onnx"]),
     "usage_unknown_option": Bad(saved(relu()), ["--fast"], [*COMPILE, "--fast"]),
     "usage_unknown_command": Bad(nothing, ["frobnicate"], ["frobnicate"]),
     "usage_target": Bad(saved(relu()), ["--target", "vax"], [*COMPILE, "--target=vax"]),
