@@ -54,7 +54,7 @@ KernelEmitter::Address KernelEmitter::address(const loop::Buffer& b, const std::
   TRIPOD_CHECK(it != buffers_.end(), "buffer " + b->name + " has no memory here");
   llvm::Value* base = it->second;
   llvm::Type* element = memory_type(b->dtype);
-  const sym::Expr at = loop::offset(b, indices);
+  const sym::Expr at = loop::offset(sym_, b, indices);
   if (!index_.uses_lane(at)) return {pointer(element, base, at), Address::uniform};
   const auto linear = sym::linear_in(at, index_.lane_var());
   if (!linear || index_.uses_lane(linear->coefficient)) return {base, Address::scattered, nullptr, index_.emit(at)};

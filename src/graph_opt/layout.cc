@@ -57,6 +57,7 @@ class Layouts {
       result.insert(result.end(), after.begin(), after.end());
     }
     groups_ = std::move(result);
+    g_.sort();
     return copies;
   }
 

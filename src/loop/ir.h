@@ -77,7 +77,8 @@ using Buffer = Ref<const BufferNode>;
 Buffer make_buffer(std::string name, DType t, std::vector<Index> shape, Scope s = Scope::global, Layout l = {});
 // Element offset in memory of a logical index (an empty Index, meaning 0, for a buffer of rank 0), and the number of
 // elements the buffer takes.
-Index offset(const Buffer& b, const std::vector<Index>& index);
+Index offset(const Buffer& b, const std::vector<Index>& index);  // empty for rank 0
+Index offset(sym::Context& c, const Buffer& b, const std::vector<Index>& index);
 Index storage_size(sym::Context& c, const Buffer& b);
 
 // --- value expressions --------------------------------------------------------------------------------------------

@@ -78,6 +78,10 @@ Index offset(const Buffer& b, const std::vector<Index>& index) {
   return row_major(physical, b->layout.extents);
 }
 
+Index offset(sym::Context& c, const Buffer& b, const std::vector<Index>& index) {
+  return index.empty() ? c.constant(0) : offset(b, index);
+}
+
 Index storage_size(sym::Context& c, const Buffer& b) {
   return sym::product(c, b->layout.is_row_major() ? b->shape : b->layout.extents);
 }

@@ -74,7 +74,7 @@ class Tiler {
     const Expr load = only_load(k_.a);
     if (!load) return;
     const Buffer seen = guarded(load) ? padded_buffer(load) : load->buffer;
-    const Index at = loop::offset(seen, load->indices);
+    const Index at = loop::offset(c_, seen, load->indices);
     std::stable_sort(k_.reduce.begin(), k_.reduce.end(), [&](const Iter& x, const Iter& y) { return step(at, x) > step(at, y); });
   }
   static int64_t step(Index at, const Iter& i) {

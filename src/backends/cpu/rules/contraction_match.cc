@@ -76,8 +76,8 @@ static bool match_epilogue(const Stmt& b, const Contraction& k, Contraction::Epi
 }
 
 // Sorts the spatial iterators into column, batch and rows; the column's operand becomes b.
-static bool classify(Contraction& k, const std::vector<Iter>& spatial, bool both, std::string* why) {
-  const Index at = loop::offset(k.epilogue[0].target, k.epilogue[0].at);
+static bool classify(Contraction& k, const std::vector<Iter>& spatial, bool both, sym::Context& c, std::string* why) {
+  const Index at = loop::offset(c, k.epilogue[0].target, k.epilogue[0].at);
   const Iter* column = nullptr;
   for (const Iter& i : spatial) {
     const auto linear = sym::linear_in(at, i.var);
@@ -130,7 +130,7 @@ std::optional<Contraction> match_contraction(const loop::Function& f, sym::Conte
   if (acc_is_param) k.epilogue.push_back({k.acc, k.to, loop::load(k.acc, k.to)});
   if (k.epilogue.empty()) return *why = "the result is not used", std::nullopt;
   drop_single(k, c);
-  if (!classify(k, spatial, both, why)) return std::nullopt;
+  if (!classify(k, spatial, both, c, why)) return std::nullopt;
   return k;
 }
 

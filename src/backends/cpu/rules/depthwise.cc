@@ -59,7 +59,7 @@ class Depthwise {
     if (!input_ || !weights_ || !(k_.a == input_) || !(k_.b == weights_)) return "operands are not plain loads";
     if (weights_->buffer->scope != Scope::constant) std::swap(input_, weights_);
     if (weights_->buffer->scope != Scope::constant || weights_->guard || !weights_->buffer->layout.is_row_major()) return "no constant weights";
-    const Index at = loop::offset(k_.epilogue[0].target, k_.epilogue[0].at);
+    const Index at = loop::offset(c_, k_.epilogue[0].target, k_.epilogue[0].at);
     std::vector<Iter> rest = k_.rows;
     for (const Iter& i : k_.batch) rest.push_back(i);
     for (const Iter& i : rest) {
@@ -68,7 +68,7 @@ class Depthwise {
       (next ? (void)(pixel_ = i) : lines_.push_back(i));
     }
     if (!pixel_.var) return "no pixel iterator next to the channels";
-    const auto moves = sym::linear_in(loop::offset(input_->buffer, input_->indices), k_.column.var);
+    const auto moves = sym::linear_in(loop::offset(c_, input_->buffer, input_->indices), k_.column.var);
     if (!moves || !moves->coefficient.is_const(1)) return "the input's channels are not contiguous";
     for (const Iter& i : k_.reduce)
       if (!i.extent.is_const()) return "the kernel's size is not known";

@@ -18,11 +18,11 @@ void Nest::find_accesses() {
   for (const Stmt& s : {body_, init_}) {
     if (!s) continue;
     loop::visit(s, [&](const Stmt& t) {
-      if (t->kind == StmtKind::store) accesses_.push_back({loop::offset(t->buffer, t->indices), true});
+      if (t->kind == StmtKind::store) accesses_.push_back({loop::offset(c_, t->buffer, t->indices), true});
       if (t->guard) guards_.push_back(t->guard);
       if (t->kind == StmtKind::check) guards_.push_back(t->var);
     }, [&](const Expr& e) {
-      if (e->op == Op::load) accesses_.push_back({loop::offset(e->buffer, e->indices), false});
+      if (e->op == Op::load) accesses_.push_back({loop::offset(c_, e->buffer, e->indices), false});
       if (e->guard) guards_.push_back(e->guard);
       if (e->op == Op::index) guards_.push_back(e->value);
     });

@@ -100,7 +100,7 @@ class Rows {
     const Index k = b.iters.back().var;
     loop::visit(b.body[0]->value, [&](const Expr& e) {
       if (e->op != Op::load || is_internal(e->buffer)) return;
-      const auto l = sym::linear_in(loop::offset(e->buffer, e->indices), k);
+      const auto l = sym::linear_in(loop::offset(c_, e->buffer, e->indices), k);
       good = good && l && (l->coefficient.is_const(0) || l->coefficient.is_const(1));
     });
     return good;
