@@ -1,4 +1,4 @@
-// Reductions over attribute axes, arg-reductions, prefix sums.
+// Reductions over attribute axes, arg-reductions, prefix sums and products.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -115,7 +115,7 @@ void lower_arg_reduce(Lowering& l, const graph::Node& n) {
   l.block(l.block_name(), r.all, update, init);
 }
 
-// Serial along the axis: a running sum kept in a one-element buffer for each line.
+// Also cumprod. Serial along the axis: a running sum (or product) kept in a one-element buffer for each line.
 void lower_cumsum(Lowering& l, const graph::Node& n) {
   const graph::AxisAttr& a = std::get<graph::AxisAttr>(n.attr);
   const graph::ValueId x = n.operands[0], y = n.results[0];
@@ -130,10 +130,11 @@ void lower_cumsum(Lowering& l, const graph::Node& n) {
   at.insert(at.begin() + a.axis, a.flag_b ? shape[a.axis] - 1 - k : k);
   const Buffer sum = loop::make_buffer(l.block_name() + "_sum", t, {l.sym().constant(1)}, loop::Scope::reg);
   const Indices zero = {l.sym().constant(0)};
-  const Expr next = loop::load(sum, zero) + l.load(x, at);
+  const bool product = n.op == OpKind::cumprod;
+  const Expr so_far = loop::load(sum, zero), here = l.load(x, at), next = product ? so_far * here : so_far + here;
   const loop::Stmt step = a.flag_a ? loop::seq({l.store(y, at, loop::load(sum, zero)), loop::store(sum, zero, next)})
                                    : loop::seq({loop::store(sum, zero, next), l.store(y, at, loop::load(sum, zero))});
-  const loop::Stmt body = loop::alloc(sum, loop::seq({loop::store(sum, zero, loop::constant(t, 0)),
+  const loop::Stmt body = loop::alloc(sum, loop::seq({loop::store(sum, zero, loop::constant(t, product ? 1 : 0)),
                                                       loop::loop(k, shape[a.axis], loop::LoopKind::serial, step)}));
   l.block(l.block_name(), is, body);
 }

@@ -14,6 +14,7 @@ constexpr Row kTable[] = {
     {OpKind::reduce_sum, lower_reduce}, {OpKind::reduce_mean, lower_reduce}, {OpKind::reduce_max, lower_reduce},
     {OpKind::reduce_min, lower_reduce}, {OpKind::reduce_prod, lower_reduce}, {OpKind::arg_max, lower_arg_reduce},
     {OpKind::arg_min, lower_arg_reduce}, {OpKind::cumsum, lower_cumsum},
+    {OpKind::cumprod, lower_cumsum},
     {OpKind::matmul, lower_matmul}, {OpKind::conv, lower_conv}, {OpKind::conv_transpose, lower_conv_transpose},
     {OpKind::matmul_integer, lower_matmul_integer}, {OpKind::conv_integer, lower_conv_integer},
     {OpKind::reshape, lower_reshape}, {OpKind::transpose, lower_transpose}, {OpKind::broadcast, lower_broadcast},
