@@ -5,15 +5,32 @@ namespace tripod::codegen {
 
 using sym::Op;
 
-void IndexEmitter::bind(sym::Expr var, llvm::Value* v) { vars_[var] = v; }
-void IndexEmitter::unbind(sym::Expr var) { vars_.erase(var); }
+void IndexEmitter::bind(sym::Expr var, llvm::Value* v) {
+  num_gathered_ += v->getType()->isVectorTy();
+  vars_[var] = v;
+}
+
+void IndexEmitter::unbind(sym::Expr var) {
+  auto it = vars_.find(var);
+  num_gathered_ -= it->second->getType()->isVectorTy();
+  vars_.erase(it);
+}
 
 void IndexEmitter::set_lanes(sym::Expr var, int lanes) {
   lane_ = var;
   lanes_ = lanes;
 }
 
-bool IndexEmitter::uses_lane(sym::Expr e) { return lane_ && sym::uses(e, lane_); }
+bool IndexEmitter::uses_lane(sym::Expr e) { return lane_ && (sym::uses(e, lane_) || uses_gathered(e)); }
+
+bool IndexEmitter::uses_gathered(sym::Expr e) {
+  if (!lane_ || num_gathered_ == 0) return false;
+  for (const sym::Expr& v : sym::variables(e)) {
+    auto it = vars_.find(v);
+    if (!(v == lane_) && it != vars_.end() && it->second->getType()->isVectorTy()) return true;
+  }
+  return false;
+}
 
 llvm::Value* IndexEmitter::splat(llvm::Value* v) {
   return v->getType()->isVectorTy() ? v : b_.CreateVectorSplat(lanes_, v);

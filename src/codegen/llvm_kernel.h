@@ -29,7 +29,8 @@ class IndexEmitter {
 
   sym::Expr lane_var() const { return lane_; }
   int lanes() const { return lanes_; }
-  bool uses_lane(sym::Expr e);
+  bool uses_lane(sym::Expr e);      // differs from lane to lane
+  bool uses_gathered(sym::Expr e);  // ... because a Let bound a vector of indices from data
 
   llvm::Value* emit(sym::Expr e);            // scalar i64, or <lanes x i64> where it uses the lane variable
   llvm::Value* emit_condition(sym::Expr e);  // i1 or <lanes x i1>
@@ -42,6 +43,7 @@ class IndexEmitter {
   std::unordered_map<sym::Expr, llvm::Value*, sym::Hash> vars_;
   sym::Expr lane_;
   int lanes_ = 1;
+  int num_gathered_ = 0;  // bound variables that are vectors
 };
 
 class KernelEmitter {

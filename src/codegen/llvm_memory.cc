@@ -57,7 +57,7 @@ KernelEmitter::Address KernelEmitter::address(const loop::Buffer& b, const std::
   const sym::Expr at = loop::offset(sym_, b, indices);
   if (!index_.uses_lane(at)) return {pointer(element, base, at), Address::uniform};
   const auto linear = sym::linear_in(at, index_.lane_var());
-  if (!linear || index_.uses_lane(linear->coefficient)) return {base, Address::scattered, nullptr, index_.emit(at)};
+  if (!linear || index_.uses_gathered(at)) return {base, Address::scattered, nullptr, index_.emit(at)};
   // The lane variable counts from 0, so the rest is lane 0's address.
   llvm::Value* start = pointer(element, base, linear->rest);
   if (linear->coefficient.is_const(1)) return {start, Address::contiguous};
