@@ -131,6 +131,12 @@ class GraphVerifier {
       say("the contents of %" + g_.value(v).name + " do not fit its type " + text(t));
   }
 
+  static bool states_condition(Expr stated, Expr wanted) {
+    if (stated == wanted) return true;
+    if (stated->op != sym::Op::logical_or) return false;
+    return states_condition(stated.arg(0), wanted) || states_condition(stated.arg(1), wanted);
+  }
+
   void types(NodeId id, const Node& n) {
     std::vector<Type> types;
     for (ValueId r : n.results) types.push_back(g_.type(r));
@@ -143,7 +149,8 @@ class GraphVerifier {
       return say(std::string(e.what()) + ": " + at(id));
     }
     for (const auto& r : required) {
-      auto states = [&](const Module::Requirement& o) { return o.condition == r.condition; };
+      // Inside a branch of an if it is stated as `not taken or condition`.
+      auto states = [&](const Module::Requirement& o) { return states_condition(o.condition, r.condition); };
       if (!std::any_of(m_.requirements.begin(), m_.requirements.end(), states))
         say("no requirement states " + sym::text(r.condition) + ", which is needed by: " + at(id));
     }
