@@ -9,7 +9,13 @@
 // text, parses, and replays on the same compute form to the same function.
 //
 // Handles name loops by their variable and blocks by their (unique) name; they stay valid until the loop or block
-// they name is gone.
+// they name is gone. Buffers may be named by any version of them (before or after set_scope, compute_at, ...).
+//
+// A local buffer is allocated in the innermost loop around all that touches it, and shrinks to the part of it that one
+// iteration of that loop touches: compute_at, reverse_compute_at, cache_read, cache_write and rfactor need not say so.
+// written() tells how much is left of it at the moment.
+//
+// After a failure queries answer something harmless (extent 1, a buffer of rank 0, an empty block).
 #pragma once
 
 #include <memory>
@@ -85,20 +91,24 @@ class Schedule {
   void bind(Loop l, LoopKind axis);
 
   // --- blocks ---
-  // Puts a producer under loop l of a consumer, computing just the region that one iteration of l reads; its buffer
-  // shrinks to that region when nothing else reads it and it is not a parameter.
+  // Puts a producer under loop l, which is around all its consumers, computing just the region that one iteration of l
+  // reads. The producer gets new loops, one an iterator in their order (also where the extent is 1): schedule them
+  // afterwards. They have constant extents where the region has (with predicates at the borders).
   void compute_at(const Block& producer, Loop l);
-  // Puts a consumer under loop l of its producer, consuming just what one iteration of l has finished.
+  // Puts a consumer under loop l of its producer, consuming just what one iteration of l has finished. New loops, too.
   void reverse_compute_at(const Block& consumer, Loop l);
-  void inline_producer(const Block& b);              // spatial; its value replaces every load of its buffer
+  // Spatial; its value replaces every load of its buffer. Lets and checks in it (gather) move along.
+  void inline_producer(const Block& b);
   // A copy of a buffer that b reads, in `scope` (optionally with a layout); returns the copying block.
   Block cache_read(const Block& b, const Buffer& buffer, Scope scope, Layout layout = {});
   // b writes a buffer in `scope`; the returned block copies it to where b wrote before.
   Block cache_write(const Block& b, Scope scope);
-  // The reduction's init becomes a block of its own in front of loop l; returns it.
+  // The reduction's init becomes a block of its own in front of loop l; returns it: NAME_init.
   Block decompose_reduction(const Block& b, Loop l);
   // Splits a reduction: loop l (of reduce iterators only) becomes spatial in a new block that reduces the rest, and b
-  // reduces over l. Associativity is used: f32 sums change in the last bits. Returns the new block.
+  // reduces over l, behind the new block. Associativity is used: f32 sums change in the last bits. Returns the new
+  // block, NAME_rf; its init is a block NAME_rf_init already. l and the other loops stay the new block's; b and the
+  // init get copies of l and of the spatial loops inside the reduction.
   Block rfactor(const Block& b, Loop l);
   void set_scope(const Buffer& buffer, Scope scope);
   void set_layout(const Buffer& buffer, Layout layout);

@@ -64,6 +64,7 @@ Refusal inputs_stay(const ScheduleState& s, const Tree& p) {
 
 Refusal compute_at(ScheduleState& s, Tree& p, Tree& l) {
   if (is_under(p, l)) return "block " + quoted(p.name) + " is inside loop " + quoted(l.var->name) + " already";
+  if (Refusal r = not_in_lanes(l); !r.empty()) return r;
   const Buffer b = only_written(p);
   std::vector<int> dims;
   if (Refusal r = piecewise(s, p, b, dims); !r.empty()) return r;
@@ -97,6 +98,7 @@ class ReverseComputeAt {
 
   Refusal run() {
     if (is_under(c_, l_)) return "block " + quoted(c_.name) + " is inside loop " + quoted(l_.var->name) + " already";
+    if (Refusal r = not_in_lanes(l_); !r.empty()) return r;
     common_ = common_loop(c_, l_);
     if (Refusal r = alone_inside(*common_, c_); !r.empty()) return r;
     if (c_.conditional) return "block " + quoted(c_.name) + " has a condition of its own";

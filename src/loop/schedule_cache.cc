@@ -57,6 +57,7 @@ Refusal cache_read(ScheduleState& s, Tree& b, const Buffer& buffer, Scope scope,
   if (writes(b, buffer.get())) return "block " + quoted(b.name) + " writes " + quoted(buffer->name) + " too";
   const Blocks makers = s.writers(buffer.get());
   Tree& site = makers.empty() ? *s.root : *site_of(b, makers);
+  if (Refusal r = not_in_lanes(site); !r.empty()) return r;
   Tree& before = *child_towards(site, b);
   for (const Tree* w : makers)
     if (w == &before || is_under(*w, before))
@@ -90,6 +91,7 @@ Refusal cache_write(ScheduleState& s, Tree& b, Scope scope, Block& out) {
     others.push_back(w);
   }
   Tree& site = s.is_local(buffer.get()) ? *site_of(b, others) : *s.root;
+  if (Refusal r = not_in_lanes(site); !r.empty()) return r;
   Tree& after = *child_towards(site, b);
   for (const Tree* r : others)
     if (r != &b && is_under(*r, after))

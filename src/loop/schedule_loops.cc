@@ -12,10 +12,17 @@ Refusal need_serial(const Tree& l) {
 
 std::string lookup_failure(const Loop& l) { return "there is no loop " + quoted(name_of(l)); }
 
+bool has_parallel(const Tree& t) {
+  return std::any_of(t.children.begin(), t.children.end(), [](const auto& c) {
+    return c->is_loop() && (c->loop_kind == LoopKind::parallel || has_parallel(*c));
+  });
+}
+
 Refusal split(ScheduleState& s, Tree& l, Index factor, Loop& outer, Loop& inner) {
   if (Refusal r = need_serial(l); !r.empty()) return r;
   if (s.uses_loops(factor)) return "the factor depends on a loop";
   if (!sym::proved(sym::ge(factor, 1))) return "the factor " + sym::text(factor) + " may be less than 1";
+  if (!factor.is_const(1) && has_parallel(l)) return "a parallel loop is inside";
   const Index extent = l.extent;
   const std::string base = l.var->name;
   const Index o = s.fresh_loop_var(base + "_o", sym::ceildiv(extent, factor));
@@ -194,6 +201,10 @@ Refusal make_vector(const ScheduleState& s, Tree& l) {
   if (Refusal r = need_serial(l); !r.empty()) return r;
   if (Refusal r = need_constant(l); !r.empty()) return r;
   if (Refusal r = extent_inside_depends(l, l); !r.empty()) return r;
+  if (Refusal r = not_in_lanes(l); !r.empty()) return r;
+  for (const Buffer& b : s.locals)
+    if (Tree* site = alloc_site(s, b.get()); site == &l || is_under(*site, l))
+      return "every lane would have a buffer " + quoted(b->name) + " of its own";
   if (Refusal r = independent(s, l); !r.empty()) return r;
   l.loop_kind = LoopKind::vector;
   return "";

@@ -174,6 +174,7 @@ class RFactor {
     if (l_.loop_kind != LoopKind::serial) return loop + " is not serial any more";
     top_ = all[0];
     if (Refusal r = sort_loops(b_, *top_, in_); !r.empty()) return r;
+    if (Refusal r = not_in_lanes(*top_->parent); !r.empty()) return r;
     for (const Tree* m : in_.reduce)
       if (s_.uses_loops(m->extent)) return "the extent of loop " + quoted(m->var->name) + " depends on a loop";
     if (Refusal r = spatial_predicates(b_, in_, predicates_); !r.empty()) return r;

@@ -85,6 +85,8 @@ bool reads(const Tree& leaf, const BufferNode* b);
 bool binds_with(const Iter& it, Index loop_var);   // does the iterator's value depend on the loop?
 void substitute_loop(Tree& under, const sym::Map& vars);  // in bindings, predicates and extents
 std::vector<Tree*> reduce_loops(const Tree& block);  // loops that its reduce iterators use, outermost first
+// The loop is a vector loop or inside one: no place for blocks and buffers of their own.
+Refusal not_in_lanes(const Tree& loop);
 
 // --- state ---
 struct Storage {

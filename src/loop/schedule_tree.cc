@@ -191,6 +191,12 @@ std::vector<Tree*> reduce_loops(const Tree& block) {
   return found;
 }
 
+Refusal not_in_lanes(const Tree& loop) {
+  for (const Tree* t = &loop; t; t = t->parent)
+    if (t->var && t->loop_kind == LoopKind::vector) return "loop " + quoted(t->var->name) + " is a vector";
+  return "";
+}
+
 // --- state --------------------------------------------------------------------------------------------------------
 
 Tree* ScheduleState::find(const Loop& l) const {

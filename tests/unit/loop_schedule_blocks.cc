@@ -198,6 +198,8 @@ func @f[N: 1..](A: f32[N], I: i64[N]) -> (C: f32[N], D: f32[N]) {
   t.s.inline_producer(t.block("first"));
   t.s.inline_producer(t.block("gathered"));
   EXPECT_EQ(t.s.blocks().size(), 2u);
+  const Expr sum = t.s.get(t.block("second")).body[0]->value;  // ... + B[i] * B[i], which is one value
+  EXPECT_TRUE(sum->args[1]->args[0] == sum->args[1]->args[1]);
   t.check({{{"N", 1}}, {{"N", 5}}});
 }
 
