@@ -54,9 +54,11 @@ Expr floor_mod(const Expr& a, const Expr& b) {
 Expr float_mod(const Expr& a, const Expr& b, bool floor) {
   const Expr q = make(floor ? Op::floor : Op::trunc, {a / b});
   const Expr r = loop::fma(-q, b, a);
-  // An infinite divisor leaves the dividend.
+  // An infinite divisor leaves the dividend; with floor, a dividend of the other sign gives the divisor.
   const Expr infinite = loop::eq(make(Op::abs, {b}), like(b, std::numeric_limits<double>::infinity()));
-  return select(infinite, a, r);
+  const Expr other_sign = make(Op::bit_or, {make(Op::bit_and, {negative(a), positive(b)}), make(Op::bit_and, {positive(a), negative(b)})});
+  const Expr whole = make(Op::bit_and, {other_sign, loop::lt(make(Op::abs, {a}), make(Op::abs, {b}))});
+  return select(infinite, floor ? select(whole, b, a) : a, r);
 }
 
 // Integer power by squaring would need a loop; exponents are small in practice, so the value goes through f64, exact

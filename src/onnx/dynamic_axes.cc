@@ -60,7 +60,7 @@ DynamicAxes dynamic_axes(const NodeContext& c, ValueId x, ValueId axes, bool noo
 }
 
 ValueId as_matrix(const NodeContext& c, ValueId x, const DynamicAxes& d) {
-  const Shape& dims = c.shape(x);
+  const Shape dims = c.shape(x);  // a copy: adding nodes moves the values
   const ValueId rows = c.unsqueeze(offsets(c, dims, d.kept_dims, d.kept), 1);
   const ValueId columns = c.unsqueeze(offsets(c, dims, d.named_dims, d.reduced), 0);
   const ValueId flat = c.reshape(x, {graph::element_count(c.sym(), dims)});

@@ -19,6 +19,9 @@ void NodeContext::fail(std::string message, std::string hint) const {
 
 // --- operands -----------------------------------------------------------------------------------------------------
 
+int NodeContext::num_outputs() const { return node.output_size(); }
+bool NodeContext::wants_output(int i) const { return i < node.output_size() && !node.output(i).empty(); }
+
 ValueId NodeContext::input(int i) const {
   if (!has_input(i)) fail("input " + std::to_string(i) + " is missing");
   return inputs_[i];
@@ -99,7 +102,8 @@ bool holds(const AttributeProto& a, AttributeProto::AttributeType t) {
 }
 }  // namespace
 
-const AttributeProto& NodeContext::get(std::string_view name, AttributeProto::AttributeType type) const {
+const AttributeProto& NodeContext::get(std::string_view name, int wanted) const {
+  const auto type = static_cast<AttributeProto::AttributeType>(wanted);
   const AttributeProto* a = find(name);
   if (!a) fail("attribute \"" + std::string(name) + "\" is missing");
   if (!a->ref_attr_name().empty())

@@ -19,7 +19,13 @@
 
 #include "base/diagnostic.h"
 #include "graph/graph.h"
-#include "onnx.pb.h"
+
+// Families do not see the protobuf classes (they are slow to compile); NodeContext reads them.
+namespace onnx {
+class AttributeProto;
+class GraphProto;
+class NodeProto;
+}  // namespace onnx
 
 namespace tripod::importer {
 
@@ -73,9 +79,9 @@ class NodeContext {
 
   // --- operands ---------------------------------------------------------------------------------------------------
   int num_inputs() const { return static_cast<int>(inputs_.size()); }    // trailing empty ones not counted
-  int num_outputs() const { return node.output_size(); }
+  int num_outputs() const;
   bool has_input(int i) const { return i < num_inputs() && inputs_[i] != kNoValue; }
-  bool wants_output(int i) const { return i < node.output_size() && !node.output(i).empty(); }
+  bool wants_output(int i) const;
   ValueId input(int i) const;            // fails when it is missing
   ValueId optional_input(int i) const;   // kNoValue when it is missing
   const std::vector<ValueId>& inputs() const { return inputs_; }
@@ -164,7 +170,7 @@ class NodeContext {
 
  private:
   const ::onnx::AttributeProto* find(std::string_view name) const;
-  const ::onnx::AttributeProto& get(std::string_view name, ::onnx::AttributeProto::AttributeType type) const;
+  const ::onnx::AttributeProto& get(std::string_view name, int type) const;  // AttributeProto::AttributeType
   std::vector<ValueId> inputs_;
 };
 
@@ -176,6 +182,7 @@ std::string onnx_type_name(int32_t onnx_data_type);
 // (importer A)
 std::span<const Row> elementwise_rows();
 std::span<const Row> elementwise_legacy_rows();
+std::span<const Row> identity_rows();
 std::span<const Row> source_rows();
 std::span<const Row> move_rows();
 std::span<const Row> slice_rows();

@@ -12,7 +12,7 @@ ValueId against(const NodeContext& c, ValueId p, ValueId x, int64_t stated_axis,
   if (p == kNoValue || c.rank(p) == 0) return p;
   const int rank = c.rank(x);
   if (c.rank(p) == 1 && c.dim(p, 0).is_const(1) && block == 0) return c.reshape(p, {});
-  const int axis = c.axis(stated_axis, rank);
+  const int axis = rank == 1 ? 0 : c.axis(stated_axis, rank);
   if (block == 0) {
     if (c.rank(p) != 1) c.fail("scale and zero point must be scalars or vectors: " + c.text(p));
     require_dim(c, p, 0, c.dim(x, axis), "one scale and zero point for each index of the axis");

@@ -73,7 +73,7 @@ class Tiler {
   void order_reduce() {
     const Expr load = only_load(k_.a);
     if (!load) return;
-    const Buffer seen = guarded(load) ? padded_buffer(load) : load->buffer;
+    const Buffer seen = guarded(load) && is_padding(load) ? padded_buffer(load) : load->buffer;
     const Index at = loop::offset(c_, seen, load->indices);
     std::stable_sort(k_.reduce.begin(), k_.reduce.end(), [&](const Iter& x, const Iter& y) { return step(at, x) > step(at, y); });
   }
@@ -83,6 +83,29 @@ class Tiler {
     return linear->coefficient.constant().value_or(INT64_MAX - 1);
   }
   bool guarded(const Expr& load) const { return load->guard && !sym::proved(load->guard); }
+
+  // The guard only says that the index is inside the buffer, and the index grows with every iterator: then the load
+  // reads a padded copy. (A transposed convolution's guard also asks for divisibility.)
+  bool is_padding(const Expr& load) const {
+    std::vector<const Iter*> all = {&k_.column};
+    for (const auto* is : {&k_.batch, &k_.rows, &k_.reduce})
+      for (const Iter& i : *is) all.push_back(&i);
+    std::vector<Index> bounds;
+    for (size_t d = 0; d < load->indices.size(); ++d) {
+      const Index at = load->indices[d];
+      for (const Iter* i : all) {
+        const auto l = sym::linear_in(at, i->var);
+        if (!l || !l->coefficient.is_const() || l->coefficient.value() < 0) return false;
+      }
+      bounds.push_back(sym::le(c_.constant(0), at));
+      bounds.push_back(sym::lt(at, load->buffer->shape[d]));
+    }
+    return only_conjunction_of(load->guard, bounds);
+  }
+  static bool only_conjunction_of(Index e, const std::vector<Index>& parts) {
+    if (e->op == sym::Op::logical_and) return only_conjunction_of(e.arg(0), parts) && only_conjunction_of(e.arg(1), parts);
+    return std::find(parts.begin(), parts.end(), e) != parts.end();
+  }
 
   // A's padding written out: dims in the order rows outermost, the reduce dim that is not windowed innermost.
   Buffer padded_buffer(const Expr& load) {
@@ -112,7 +135,7 @@ class Tiler {
 
   void unguard_a() {
     const Expr load = only_load(k_.a);
-    if (!load || !guarded(load)) return;
+    if (!load || !guarded(load) || !is_padding(load)) return;
     const Buffer xp = padded_buffer(load);
     stages_.push_back(pad_stage(c_, load, xp, padded_order_, pad_low_, target_));
     workspace_.push_back(xp);
