@@ -52,7 +52,8 @@ Kernel KernelCompiler::add(const loop::Function& compute_form, std::vector<std::
   k.function = loop::expand_math(loop::flatten(schedule(compute_form, c_, target_, log)));
   std::vector<loop::Buffer> workspace;
   const auto phases = split_phases(k.function, c_, workspace);
-  k.params = phases[0].params;
+  k.params = k.function.params;
+  k.params.insert(k.params.end(), workspace.begin(), workspace.end());
   k.dims = k.function.dims;
   k.num_workspace = static_cast<int64_t>(workspace.size());
   for (const loop::Function& phase : phases) {
