@@ -22,7 +22,8 @@ CLEAN = re.compile(r"error: (?:[^\n]*\b)?(?:node \d+ [\w.:]+|input|output|initia
 
 
 def first_error(text: str) -> str:
-    """The first error of a compiler's messages, without the file's name and the node's index and name."""
+    """The first error of a compiler's messages, without paths, the file's name and the node's index and name."""
+    text = text.replace(f"{ROOT}/", "")
     for line in text.splitlines():
         _, found, message = line.partition("error: ")
         if found:
