@@ -160,7 +160,7 @@ Type Import::declared_type(const TypeProto& t, const std::string& value) {
     } else if (d.has_dim_value() && d.dim_value() != -1) {
       throw NodeError{"dim " + std::to_string(i) + " is " + std::to_string(d.dim_value()) + ", dims must not be negative",
                       ""};
-    } else if (d.has_dim_param() && !d.dim_param().empty()) {
+    } else if (d.has_dim_param() && !d.dim_param().empty() && d.dim_param() != "?") {  // Paddle writes "?" for unknown
       shape.push_back(symbol_for(d.dim_param()));
     } else {
       shape.push_back(wanted >= 0 ? module->sym().constant(wanted) : symbol_for(unnamed));
