@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import Callable
 
-from mpmath import asin, atan, cos, erf, erfc, exp, log, lu_solve, matrix, mp, mpf, pi, sin, sinh, sqrt
+from mpmath import asin, atan, cos, erf, erfc, exp, log, lu_solve, matrix, mp, mpf, pi, sin, sinh, sqrt, tanh
 
 mp.dps = 50
 Fn = Callable[[mpf], mpf]
@@ -95,7 +95,7 @@ def tables(suffix: str, kind: str, d: dict[str, int], asin_max: mpf, atan_max: m
                      series(lambda z: (cos(sqrt(z)) - 1 + z / 2) / z**2, mpf(1) / 24), mpf(0), q, d["cos"], kind,
                      cos, lambda r, p: 1 - r * r / 2 + r**4 * p, sqrt))
     for name, f, c, top in (("Asin", asin, mpf(1) / 6, asin_max), ("Atan", atan, -mpf(1) / 3, atan_max),
-                            ("Sinh", sinh, mpf(1) / 6, mpf(1))):
+                            ("Sinh", sinh, mpf(1) / 6, mpf(1)), ("Tanh", tanh, -mpf(1) / 3, mpf("0.55"))):
         out.append(table(f"k{name}{suffix}", f"{name.lower()}(x) == x + x^3 * p(x^2), |x| <= {float(top):.4f}",
                          series(lambda z, f=f: (f(sqrt(z)) - sqrt(z)) / sqrt(z) ** 3, c), mpf(0), top**2,
                          d[name.lower()], kind, f, lambda x, p: x + x**3 * p, sqrt))
@@ -126,9 +126,10 @@ def main() -> None:
     mp.dps = 50
     print("// Written by scripts/math_coefficients.py, which says how these numbers come about. Do not edit.")
     print("#pragma once\n\nnamespace tripod::loop::tables {\n\n// clang-format off")
-    print(tables("F32", "f", dict(exp=4, log=8, sin=2, cos=2, asin=4, atan=4, sinh=3, erf=6, erfc=8),
+    print(tables("F32", "f", dict(exp=5, log=8, sin=3, cos=2, asin=5, atan=4, sinh=3, tanh=4, erf=6, erfc=8),
                  mpf(1) / 2, mpf("0.41422"), mpf("0.921875"), mpf(4)))
-    print(tables("F64", "d", dict(exp=10, log=7, sin=6, cos=6, asin=12, atan=11, sinh=7, erf=14, erfc=23),
+    print(tables("F64", "d", dict(exp=10, log=7, sin=6, cos=6, asin=12, atan=11, sinh=7, tanh=10, erf=14,
+                             erfc=23),
                  mpf(1) / 2, mpf("0.41422"), mpf(1), mpf(6)))
     print("// ln(2): the first part times any exponent is exact")
     print(f"inline constexpr double kLn2F32[] = {{{parts(log(mpf(2)), 'f', [14, 0])}}};")

@@ -3,6 +3,12 @@
 #include "loop/math_tables.h"
 
 namespace tripod::loop::math {
+namespace {
+
+// 2^n for an n whose low bits count.
+Expr pow2(const Real& f, const Expr& n) { return f.from_bits(f.shl(n, f.digits) + f.one_bits()); }
+
+}  // namespace
 
 ExpParts exp_parts(const Real& f, const Expr& x, const Expr& correction) {
   const double* ln2 = f.is_f32() ? tables::kLn2F32 : tables::kLn2F64;
@@ -15,12 +21,11 @@ ExpParts exp_parts(const Real& f, const Expr& x, const Expr& correction) {
   return {fma(r * r, p, r), f.to_bits(shifted)};
 }
 
-// In two steps, since 2^n itself may be no float: p * 2^(n/2), exact, by adding to the exponent, then times
-// 2^(n - n/2).
+// In two steps, since 2^n itself may be no float: p * 2^(n/2), exact, then times 2^(n - n/2). (Adding to p's exponent
+// instead would make a number of a NaN.)
 Expr scale(const Real& f, const Expr& p, const Expr& n) {
   const Expr half = f.shr(n, 1);
-  const Expr first = f.from_bits(f.to_bits(p) + f.shl(half, f.digits));
-  return first * f.from_bits(f.shl(n - half, f.digits) + f.one_bits());
+  return p * pow2(f, half) * pow2(f, n - half);
 }
 
 Expr exp(const Real& f, const Expr& x) {
@@ -32,19 +37,24 @@ Expr exp(const Real& f, const Expr& x) {
 
 // With z = e^-|x|: 1 / (1 + z) for x >= 0, z / (1 + z) for x < 0, which keeps its digits when it is tiny.
 Expr sigmoid(const Real& f, const Expr& x) {
-  const Expr a = max(-f.abs(x), f.num(f.pick(-104, -746)));
+  const Expr a = max(-f.abs(x), f.num(f.pick(-104, -746))), one = f.num(1);
   const ExpParts p = exp_parts(f, a);
-  const Expr z = scale(f, p.m + f.num(1), p.n);
-  return select(lt(x, f.num(0)), z, f.num(1)) / (f.num(1) + z);
+  const Expr z = scale(f, p.m + one, p.n), sum = one + z, negative = lt(x, f.num(0));
+  const Expr q = select(negative, z, one) / sum;
+  // The roundings of z, the sum and the quotient are a bit over 2 ulp together; take back that of the sum. The
+  // derivative of q with respect to it is -q / sum, and 1 / sum is q or 1 - q.
+  const Expr lost = z - (sum - one);
+  return fma(-(q * lost), select(negative, one - q, q), q);
 }
 
-// With u = expm1(-2|x|): |tanh(x)| = -u / (2 + u).
+// A polynomial near 0; farther out, with z = e^(-2|x|): |tanh(x)| = 1 - 2z / (1 + z).
 Expr tanh(const Real& f, const Expr& x) {
-  const Expr a = min(f.abs(x), f.num(f.pick(10, 20)));
-  const ExpParts p = exp_parts(f, a * f.num(-2));
-  const Expr s = f.from_bits(f.shl(p.n, f.digits) + f.one_bits());
-  const Expr u = fma(s, p.m, s - f.num(1));
-  return f.copysign(u / (f.num(2) + u), x);
+  const Expr a = f.abs(x), square = a * a;
+  const Expr small = fma(a * square, f.poly(tables::kTanhF32, tables::kTanhF64, square), a);
+  const ExpParts p = exp_parts(f, min(a, f.num(f.pick(10, 20))) * f.num(-2));
+  const Expr z = (p.m + f.num(1)) * pow2(f, p.n);
+  const Expr large = f.num(1) - (z + z) / (z + f.num(1));
+  return f.copysign(select(lt(a, f.num(0.55)), small, large), x);
 }
 
 namespace {
@@ -75,7 +85,7 @@ Expr erf(const Real& f, const Expr& x) {
   const Expr small = fma(x, f.poly(tables::kErfF32, tables::kErfF64, z), x);
   const Expr t = min(a, f.num(f.pick(4, 6)));
   const ExpParts p = exp_parts(f, f.poly(tables::kErfcF32, tables::kErfcF64, t));
-  const Expr erfc = f.from_bits(f.to_bits(p.m + f.num(1)) + f.shl(p.n, f.digits));
+  const Expr erfc = (p.m + f.num(1)) * pow2(f, p.n);
   return select(lt(a, f.num(f.pick(0.921875, 1))), small, f.copysign(f.num(1) - erfc, x));
 }
 

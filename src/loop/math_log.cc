@@ -55,7 +55,8 @@ Expr log1p(const Real& f, const Expr& x) {
   const Expr v = u - f.num(1);
   const Expr c = (f.num(1) - (u - v)) + (x - v);
   LogParts p = log_parts(f, u);
-  p.f = fma(c, f.from_bits(f.shl(f.whole(2 * f.bias) - p.k, f.digits)), p.f);
+  const Expr k = min(p.k, f.whole(2 * f.bias));  // c is 0 there
+  p.f = fma(c, f.from_bits(f.shl(f.whole(2 * f.bias) - k, f.digits)), p.f);
   const Expr r = with_borders(f, log_of_parts(f, p), u);
   return select(eq(x, f.num(0)), x, r);  // keeps -0
 }
@@ -142,7 +143,8 @@ Expr pow_core(const Real& f, const Expr& a, const Expr& y) {
   Expr correction;
   if (l.lo) {
     const Expr c = fma(y, l.hi, -t) + y * l.lo;
-    correction = select(lt(d.abs(t), d.num(800)), c, d.num(0));
+    const Expr counts = make(Op::bit_and, {lt(d.abs(t), d.num(800)), ne(a, d.num(1))});
+    correction = select(counts, c, d.num(0));
   }
   const ExpParts e = exp_parts(d, clamped, correction);
   return scale(d, e.m + d.num(1), e.n);

@@ -4,26 +4,29 @@
 namespace tripod::loop::tables {
 
 // clang-format off
-// exp(r) == 1 + r + r^2 * p(r), |r| <= ln(2)/2: relative error 2^-26.6
-inline constexpr double kExpF32[] = {0x1.0000000000000p-1, 0x1.5554dc0000000p-3, 0x1.5555020000000p-5, 0x1.120c0a0000000p-7, 0x1.6d2e080000000p-10};
+// exp(r) == 1 + r + r^2 * p(r), |r| <= ln(2)/2: relative error 2^-31.7
+inline constexpr double kExpF32[] = {0x1.0000000000000p-1, 0x1.5555560000000p-3, 0x1.5555020000000p-5, 0x1.110fc80000000p-7, 0x1.6d2e080000000p-10, 0x1.a2cb560000000p-13};
 
 // log(1 + f) == f - f^2/2 + f^3 * p(f), sqrt(1/2) <= 1 + f <= sqrt(2): relative error 2^-28.1
 inline constexpr double kLogF32[] = {0x1.5555540000000p-2, -0x1.fffff20000000p-3, 0x1.999d3e0000000p-3, -0x1.555ea60000000p-3, 0x1.23d80e0000000p-3, -0x1.fc63820000000p-4, 0x1.dd9aae0000000p-4, -0x1.d9bfcc0000000p-4, 0x1.24bac20000000p-4};
 
-// sin(r) == r + r^3 * p(r^2), |r| <= pi/4: relative error 2^-26.2
-inline constexpr double kSinF32[] = {-0x1.5555520000000p-3, 0x1.110be60000000p-7, -0x1.9ab4120000000p-13};
+// sin(r) == r + r^3 * p(r^2), |r| <= pi/4: relative error 2^-30.9
+inline constexpr double kSinF32[] = {-0x1.5555560000000p-3, 0x1.11119a0000000p-7, -0x1.a085820000000p-13, 0x1.88264a0000000p-19};
 
 // cos(r) == 1 - r^2/2 + r^4 * p(r^2), |r| <= pi/4: relative error 2^-29.9
 inline constexpr double kCosF32[] = {0x1.5555540000000p-5, -0x1.6c129e0000000p-10, 0x1.9bc7720000000p-16};
 
-// asin(x) == x + x^3 * p(x^2), |x| <= 0.5000: relative error 2^-26.0
-inline constexpr double kAsinF32[] = {0x1.55555e0000000p-3, 0x1.3326840000000p-4, 0x1.70bff00000000p-5, 0x1.b1d8e60000000p-6, 0x1.39321a0000000p-5};
+// asin(x) == x + x^3 * p(x^2), |x| <= 0.5000: relative error 2^-30.3
+inline constexpr double kAsinF32[] = {0x1.5555540000000p-3, 0x1.3334c60000000p-4, 0x1.6d40cc0000000p-5, 0x1.ff86160000000p-6, 0x1.10f0ea0000000p-6, 0x1.19ecf40000000p-5};
 
 // atan(x) == x + x^3 * p(x^2), |x| <= 0.4142: relative error 2^-28.7
 inline constexpr double kAtanF32[] = {-0x1.5555540000000p-2, 0x1.99970c0000000p-3, -0x1.241d8c0000000p-3, 0x1.b7ead80000000p-4, -0x1.07ec660000000p-4};
 
 // sinh(x) == x + x^3 * p(x^2), |x| <= 1.0000: relative error 2^-30.3
 inline constexpr double kSinhF32[] = {0x1.5555560000000p-3, 0x1.1110c60000000p-7, 0x1.a035540000000p-13, 0x1.7252360000000p-19};
+
+// tanh(x) == x + x^3 * p(x^2), |x| <= 0.5500: relative error 2^-28.1
+inline constexpr double kTanhF32[] = {-0x1.5555540000000p-2, 0x1.110fc60000000p-3, -0x1.b999de0000000p-5, 0x1.5cebe00000000p-6, -0x1.b000a60000000p-8};
 
 // erf(x) == x + x * p(x^2), |x| <= 0.921875: relative error 2^-30.2
 inline constexpr double kErfF32[] = {0x1.06eba80000000p-3, -0x1.8127420000000p-2, 0x1.ce2df20000000p-4, -0x1.b80db00000000p-6, 0x1.54c5800000000p-8, -0x1.aa4cc60000000p-11, 0x1.5d556c0000000p-14};
@@ -54,6 +57,9 @@ inline constexpr double kAtanF64[] = {-0x1.5555555555555p-2, 0x1.9999999999814p-
 
 // sinh(x) == x + x^3 * p(x^2), |x| <= 1.0000: relative error 2^-60.8
 inline constexpr double kSinhF64[] = {0x1.5555555555555p-3, 0x1.11111111111d8p-7, 0x1.a01a019ff8728p-13, 0x1.71de3a7d5ee3bp-19, 0x1.ae6425abdc933p-26, 0x1.614458663f07bp-33, 0x1.992cd3eb98b8ep-41, 0x1.d1d7553c5b857p-47};
+
+// tanh(x) == x + x^3 * p(x^2), |x| <= 0.5500: relative error 2^-58.7
+inline constexpr double kTanhF64[] = {-0x1.5555555555555p-2, 0x1.1111111110fd7p-3, -0x1.ba1ba1b9f898ep-5, 0x1.664f48758810bp-6, -0x1.226e32b9aec18p-7, 0x1.d6d3302f3a0e0p-9, -0x1.7d97579e3c26fp-10, 0x1.34c1b2f86e729p-11, -0x1.ebe78e781ffd0p-13, 0x1.648684d5cc58fp-14, -0x1.587fd18b2ed84p-16};
 
 // erf(x) == x + x * p(x^2), |x| <= 1.0: relative error 2^-56.5
 inline constexpr double kErfF64[] = {0x1.06eba8214db69p-3, -0x1.812746b037a06p-2, 0x1.ce2f21a04402ap-4, -0x1.b82ce312eb273p-6, 0x1.565bcd1f53f66p-8, -0x1.c02db7a6c13c3p-11, 0x1.f9a3adb9d9255p-14, -0x1.f4dfd52b97d29p-17, 0x1.badad5e2afd0cp-20, -0x1.6bc2ead8c63acp-23, 0x1.6ee557333a484p-26, -0x1.b82b72cf8479bp-28, 0x1.7ed177845bfe3p-29, -0x1.cac4b8d879f5cp-31, 0x1.f7ad0efe4f5c1p-34};

@@ -29,13 +29,13 @@ Reduced reduce_f32(const Expr& x) {
   return {cast(q, DType::f32), r * d.num(tables::kHalfPi[0]), nullptr};
 }
 
-// f64: pi/2 in three parts. The first difference is exact up to |x| = 2^30; the result has 2 ulp up to there and loses
-// digits beyond.
+// f64: pi/2 in three parts. The first difference is exact up to |x| = 2^30; the result has 2 ulp up to there, loses
+// digits beyond, and is only some number of the right range in the end.
 Reduced reduce_f64(const Expr& x) {
   const Real& d = kF64;
   const Expr a = d.abs(x);
   const Expr n = rint(a * d.num(0.6366197723675814));
-  const Expr first = fma(n, d.num(-tables::kHalfPi[0]), a);
+  const Expr first = max(min(fma(n, d.num(-tables::kHalfPi[0]), a), d.num(1)), d.num(-1));
   const Expr w = n * d.num(tables::kHalfPi[1]);
   const Expr w_lo = fma(n, d.num(tables::kHalfPi[1]), -w);
   const Expr hi = first - w;
@@ -58,18 +58,21 @@ Expr sign_of_half_turn(const Real& f, const Expr& bits) {
   return f.shl(make(Op::bit_and, {bits, f.whole(2)}), f.is_f32() ? 30 : 62);
 }
 
-Expr sin_poly(const Real& f, const Expr& r, const Expr& lo) {
+// The two parts of each sum that are left: their rounded sum is the result.
+Pair sin_poly(const Real& f, const Expr& r, const Expr& lo) {
   const Expr z = r * r, p = f.poly(tables::kSinF32, tables::kSinF64, z);
-  return r + (lo ? fma(r * z, p, lo) : r * z * p);
+  return {r, lo ? fma(r * z, p, lo) : r * z * p};
 }
 
-Expr cos_poly(const Real& f, const Expr& r, const Expr& lo) {
+Pair cos_poly(const Real& f, const Expr& r, const Expr& lo) {
   const Expr z = r * r, p = f.poly(tables::kCosF32, tables::kCosF64, z);
-  if (!lo) return fma(z, fma(z, p, f.num(-0.5)), f.num(1));
+  if (!lo) return {f.num(1), z * fma(z, p, f.num(-0.5))};
   // 1 - z/2 is rounded; its error goes to the small terms.
   const Expr half = z * f.num(0.5), w = f.num(1) - half;
-  return w + (((f.num(1) - w) - half) + fma(z * z, p, -(r * lo)));
+  return {w, ((f.num(1) - w) - half) + fma(z * z, p, -(r * lo))};
 }
+
+Expr total(const Pair& p) { return p.hi + p.lo; }
 
 struct SinCos {
   Expr sin, cos, quadrant;
@@ -78,10 +81,10 @@ SinCos sin_cos(const Real& f, const Expr& x) {
   if (f.is_f32()) {
     const Reduced r = reduce_f32(x);
     const Expr y = cast(r.hi, DType::f32);
-    return {sin_poly(f, y, nullptr), cos_poly(f, y, nullptr), r.quadrant};
+    return {total(sin_poly(f, y, nullptr)), total(cos_poly(f, y, nullptr)), r.quadrant};
   }
   const Reduced r = reduce_f64(x);
-  return {sin_poly(f, r.hi, r.lo), cos_poly(f, r.hi, r.lo), r.quadrant};
+  return {total(sin_poly(f, r.hi, r.lo)), total(cos_poly(f, r.hi, r.lo)), r.quadrant};
 }
 
 // pi/2 as hi + lo of type f
@@ -108,11 +111,16 @@ Expr cos(const Real& f, const Expr& x) {
 // sin / cos, or -cos / sin in odd quadrants; for f32 in f64, where the quotient's error is nothing.
 Expr tan(const Real& f, const Expr& x) {
   const Reduced r = f.is_f32() ? reduce_f32(x) : reduce_f64(x);
-  const Expr s = sin_poly(kF64, r.hi, r.lo), c = cos_poly(kF64, r.hi, r.lo);
-  const Expr quadrant = cast(r.quadrant, DType::f64);
-  const Expr odd = is_odd(kF64, low_bits(kF64, quadrant, 0));
-  const Expr q = select(odd, -c, s) / select(odd, s, c);
-  return f.flip_sign(cast(q, f.t), f.sign_of(x));
+  const Pair s = sin_poly(kF64, r.hi, r.lo), c = cos_poly(kF64, r.hi, r.lo);
+  const Expr odd = is_odd(kF64, low_bits(kF64, cast(r.quadrant, DType::f64), 0));
+  const Expr sin = total(s), cos = total(c);
+  const Expr above = select(odd, -cos, sin), below = select(odd, sin, cos);
+  const Expr q = above / below;
+  if (f.is_f32()) return f.flip_sign(cast(q, f.t), f.sign_of(x));
+  // What the two sums and the quotient have lost.
+  const Expr sin_lost = s.lo - (sin - s.hi), cos_lost = c.lo - (cos - c.hi);
+  const Expr rest = fma(-q, below, above) + (select(odd, -cos_lost, sin_lost) - q * select(odd, sin_lost, cos_lost));
+  return f.flip_sign(select(eq(x, f.num(0)), f.num(0), q + rest / below), f.sign_of(x));
 }
 
 namespace {
@@ -134,8 +142,9 @@ AsinParts asin_parts(const Real& f, const Expr& a) {
 Expr asin(const Real& f, const Expr& x) {
   const AsinParts p = asin_parts(f, f.abs(x));
   const Pair h = half_pi(f);
-  const Expr two = f.num(2);
-  const Expr big = (h.hi - p.root * two) - (p.rest * two - h.lo);
+  const Expr two = p.root + p.root;
+  const Expr left = h.hi - two, lost = (h.hi - left) - two;
+  const Expr big = left - ((p.rest + p.rest) - (h.lo + lost));
   return f.copysign(select(p.big, big, p.root + p.rest), x);
 }
 
