@@ -3,10 +3,15 @@
 //
 // A list of passes (simplify.cc), each a file of this folder, run in rounds until nothing changes. Every rewrite is
 // counted against `opt_limit`, so that a wrong rewrite can be found by bisection.
+//
+// What holds afterwards: no dead nodes; no node all of whose operands are constants where folding pays; no two nodes
+// that compute the same; batch norms with constant parameters are gone.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "graph/graph.h"
 
@@ -14,7 +19,7 @@ namespace tripod::graph_opt {
 
 struct SimplifyOptions {
   int64_t opt_limit = -1;             // rewrites allowed; -1: all
-  graph::Evaluator* evaluator = nullptr;   // null: constants are not folded
+  graph::Evaluator* evaluator = nullptr;   // null: only moves and plain arithmetic on constants are folded
   // Called after each pass that changed something, with its name.
   std::function<void(const std::string& pass, const graph::Module& m)> after_pass;
 };
@@ -24,5 +29,11 @@ struct SimplifyResult {
 };
 
 SimplifyResult simplify(graph::Module& m, const SimplifyOptions& options);
+
+// The names of the passes, in their order.
+std::vector<std::string_view> pass_names();
+// One pass of that name, once over every graph of the module, with dead code removed before and after. "simplify" runs
+// all of them. Throws std::invalid_argument when there is no such pass.
+SimplifyResult run_pass(graph::Module& m, std::string_view name, const SimplifyOptions& options);
 
 }  // namespace tripod::graph_opt
