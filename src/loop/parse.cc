@@ -109,7 +109,7 @@ class Parser {
   void parameters(std::vector<Buffer>& out) {
     in_.expect("(");
     if (in_.take(")")) return;
-    do out.push_back(declaration());
+    do out.push_back(checked([&] { return declaration(); }));
     while (in_.take(","));
     in_.expect(")");
   }
@@ -180,7 +180,7 @@ class Parser {
     std::vector<Stmt> all;
     while (!in_.take("}")) {
       if (in_.peek() == '%') define_shared();
-      else all.push_back(statement());
+      else all.push_back(checked([&] { return statement(); }));
     }
     --depth_;
     return seq(std::move(all));
@@ -349,7 +349,7 @@ class Parser {
 
   // Constructors refuse wrong types as a broken invariant; in text they are the author's error.
   template <class F>
-  Expr checked(F f) {
+  auto checked(F f) -> decltype(f()) {
     try {
       return f();
     } catch (const InternalError& e) {

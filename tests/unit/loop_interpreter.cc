@@ -116,7 +116,7 @@ TEST(Interpreter, Races) {
   const std::string parallel = ": two parallel iterations", threads = ": two threads with no barrier between";
   EXPECT_EQ(violation("for i in 0..4 parallel { B[i] = A[3 - i] }"), "");
   EXPECT_EQ(violation("for i in 0..4 parallel { B[0] = 1 }"), "write of B[0]" + parallel);
-  EXPECT_EQ(violation("B[0] = 1 B[1] = 1 for i in 0..2 parallel { B[i] = B[1 - i] }"), "write of B[1]" + parallel);
+  EXPECT_EQ(violation("B[0] = 1 B[1] = 1 for i in 0..2 parallel { B[i] = B[1 - i] }"), "read of B[0]" + parallel);
   EXPECT_EQ(violation("alloc t: local f32[1] { for i in 0..2 parallel { t[0] = 1 B[i] = t[0] } }"), "write of t[0]" + parallel);
   EXPECT_EQ(violation("for i in 0..2 parallel { B[i] = 1 } for i in 0..2 parallel { B[1 - i] = 2 }"), "");
   const std::string exchange = "for g in 0..1 grid_x { alloc s: shared f32[4] { for t in 0..4 block_x { s[t] = A[t] } SYNC for t in 0..4 block_x { B[t] = s[3 - t] } } }";

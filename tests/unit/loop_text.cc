@@ -18,7 +18,7 @@ TEST(Text, ComputeForm) {
       init {
         Y[n, k, x] = 0
       }
-      Y[n, k, x] = fma((X[n, c, r + x - 1] if 1 <= r + x && r + x <= H else 0), W[k, c, r], Y[n, k, x])
+      Y[n, k, x] = fma((X[n, c, r + x - 1] if 0 < r + x && r + x <= H else 0), W[k, c, r], Y[n, k, x])
     }
     block relu(n.1: N, k.1: 64, x.1: H) {
       Z[n.1, k.1, x.1] = max(Y[n.1, k.1, x.1], 0)
@@ -40,7 +40,7 @@ TEST(Text, EveryStatement) {
               if 0 <= at {
                 Y[n] = X[at]
               } else {
-                Y[n] = 0 if n < N - 1
+                Y[n] = 0 if n + 1 < N
               }
             }
           }
@@ -64,11 +64,11 @@ TEST(Text, SharedValuesAndConstants) {
     %1 = X[i] * 3.4028235e+38
     %2 = %1 + 1e-45
     Y[i] = %2 * %2 - %1
-    Y[i] = f32(D[i] / -0:f64 + 0.1:f64) - inf + -inf * nan - bits<f32>(0x7fc00001)
+    Y[i] = f32(D[i] / -0:f64 + 0.1:f64) - inf + X[i] * -inf * nan - bits<f32>(0x7fc00001)
     Y[i] = bitcast<f32>((I[i] << 3:i32) + -2147483648:i32 & 7:i32 | 1:i32)
     Y[i] = f32(H[i]) * (X[i] - (X[i] + 1)) / (X[i] / 2) + index<f32>(i*2 + 1)
     Y[i] = select(B[i] & not(X[i] <= 1), exp(X[i]), min(pow(X[i], 2), neg(X[i])))
-    Y[i] = f32((H[i] if i < 5 else -1.5:f16)) + f32(true)
+    Y[i] = f32((H[i] if i <= 4 else -1.5:f16)) + f32(X[i] < 1 == true)
   }
 }
 )");
