@@ -35,7 +35,8 @@ void Lexer::fail(const std::string& what) const {
   size_t line = 1, start = 0;
   for (size_t i = 0; i < at_ && i < text_.size(); ++i)
     if (text_[i] == '\n') ++line, start = i + 1;
-  throw CompileError(Site{}, "line " + std::to_string(line) + ", column " + std::to_string(at_ - start + 1) + ": " + what);
+  throw CompileError(Site{},
+                     "line " + std::to_string(line) + ", column " + std::to_string(at_ - start + 1) + ": " + what);
 }
 
 void Lexer::space() {

@@ -28,7 +28,8 @@ class Verifier {
   void error(const std::string& what) { errors_.push_back("func @" + f_.name + ": " + what); }
 
   void signature() {
-    if (f_.num_outputs < 0 || f_.num_outputs > static_cast<int>(f_.params.size())) error("more outputs than parameters");
+    if (f_.num_outputs < 0 || f_.num_outputs > static_cast<int>(f_.params.size()))
+      error("more outputs than parameters");
     for (Index d : f_.dims) {
       if (!d.is_var()) error("dim " + sym::text(d) + " is no symbol");
       else vars_.insert(d);
@@ -36,7 +37,8 @@ class Verifier {
     std::set<std::string> names;
     for (const Buffer& b : f_.params) {
       if (!names.insert(b->name).second) error("two parameters are called " + b->name);
-      if (b->scope != Scope::global && b->scope != Scope::constant) error("parameter " + b->name + " is no memory of the caller");
+      if (b->scope != Scope::global && b->scope != Scope::constant)
+        error("parameter " + b->name + " is no memory of the caller");
       declare(b);
     }
   }
@@ -58,7 +60,8 @@ class Verifier {
   void access(const Buffer& b, const std::vector<Index>& indices, bool writes) {
     const std::string where = std::string(writes ? "a store to " : "a load of ") + b->name;
     if (!buffers_.count(b.get())) error(where + ": the buffer does not exist there");
-    if (static_cast<int>(indices.size()) != b->rank()) error(where + " has " + std::to_string(indices.size()) + " indices");
+    if (static_cast<int>(indices.size()) != b->rank())
+      error(where + " has " + std::to_string(indices.size()) + " indices");
     for (Index i : indices) index(i, where);
     if (writes && is_input(b)) error(where + ", which is an input");
   }
@@ -166,7 +169,8 @@ class Verifier {
     static const std::map<TileOp, size_t> kRegions = {
         {TileOp::copy, 2}, {TileOp::mma, 3}, {TileOp::reduce_sum, 2}, {TileOp::reduce_max, 2}};
     const auto it = kRegions.find(s->tile);
-    if (it != kRegions.end() && s->regions.size() != it->second) error("a tile statement with a wrong number of regions");
+    if (it != kRegions.end() && s->regions.size() != it->second)
+      error("a tile statement with a wrong number of regions");
     for (size_t i = 0; i < s->regions.size(); ++i) {
       access(s->regions[i].buffer, s->regions[i].offset, i == 0);
       for (Index e : s->regions[i].extent) index(e, "a tile");
@@ -177,7 +181,8 @@ class Verifier {
   void registers() {
     std::unordered_set<Index, sym::Hash> rolled;
     visit(f_.body, [&](const Stmt& s) {
-      const bool keeps = s->kind == StmtKind::loop && s->loop_kind != LoopKind::vector && s->loop_kind != LoopKind::unrolled;
+      const bool keeps =
+          s->kind == StmtKind::loop && s->loop_kind != LoopKind::vector && s->loop_kind != LoopKind::unrolled;
       if (keeps || s->kind == StmtKind::let) rolled.insert(s->var);
     });
     std::set<std::string> bad;
@@ -185,7 +190,8 @@ class Verifier {
       if (b->scope != Scope::reg) return;
       for (Index i : indices)
         for (Index v : sym::variables(i))
-          if (rolled.count(v)) bad.insert("registers " + b->name + " are indexed by " + sym::text(v) + ", which is not unrolled");
+          if (rolled.count(v))
+            bad.insert("registers " + b->name + " are indexed by " + sym::text(v) + ", which is not unrolled");
     };
     visit(
         f_.body, [&](const Stmt& s) { if (s->kind == StmtKind::store) look(s->buffer, s->indices); },

@@ -51,7 +51,8 @@ func @sum[K](A: f32[2, K]) -> (C: f32[2]) {
 
 TEST(Interpreter, EveryStorageType) {
   for (const char* t : {"f16", "bf16", "i4", "u4", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f64"}) {
-    const Ran r = run("func @f(A: " + std::string(t) + "[5]) -> (B: f32[5], C: " + t + "[5]) { for i in 0..5 { B[i] = f32(A[4 - i]) * 2 C[i] = A[i] } }",
+    const Ran r = run("func @f(A: " + std::string(t) + "[5]) -> (B: f32[5], C: " + t +
+                          "[5]) { for i in 0..5 { B[i] = f32(A[4 - i]) * 2 C[i] = A[i] } }",
                       {}, {{1, 2, 3, 4, 5}});
     EXPECT_EQ(r.params[1], (std::vector<double>{10, 8, 6, 4, 2})) << t;
     EXPECT_EQ(r.params[2][4], 5) << t;
@@ -117,9 +118,12 @@ TEST(Interpreter, Races) {
   EXPECT_EQ(violation("for i in 0..4 parallel { B[i] = A[3 - i] }"), "");
   EXPECT_EQ(violation("for i in 0..4 parallel { B[0] = 1 }"), "write of B[0]" + parallel);
   EXPECT_EQ(violation("B[0] = 1 B[1] = 1 for i in 0..2 parallel { B[i] = B[1 - i] }"), "read of B[0]" + parallel);
-  EXPECT_EQ(violation("alloc t: local f32[1] { for i in 0..2 parallel { t[0] = 1 B[i] = t[0] } }"), "write of t[0]" + parallel);
+  EXPECT_EQ(violation("alloc t: local f32[1] { for i in 0..2 parallel { t[0] = 1 B[i] = t[0] } }"),
+            "write of t[0]" + parallel);
   EXPECT_EQ(violation("for i in 0..2 parallel { B[i] = 1 } for i in 0..2 parallel { B[1 - i] = 2 }"), "");
-  const std::string exchange = "for g in 0..1 grid_x { alloc s: shared f32[4] { for t in 0..4 block_x { s[t] = A[t] } SYNC for t in 0..4 block_x { B[t] = s[3 - t] } } }";
+  const std::string exchange =
+      "for g in 0..1 grid_x { alloc s: shared f32[4] { for t in 0..4 block_x { s[t] = A[t] } SYNC for t in 0..4 "
+      "block_x { B[t] = s[3 - t] } } }";
   std::string with = exchange, without = exchange;
   with.replace(with.find("SYNC"), 4, "sync barrier");
   without.replace(without.find("SYNC"), 4, "");
@@ -129,7 +133,9 @@ TEST(Interpreter, Races) {
 }
 
 TEST(Interpreter, RegistersBelongToThreads) {
-  EXPECT_EQ(violation("for g in 0..1 grid_x { alloc r: reg f32[1] { for t in 0..4 block_x { r[0] = A[t] } for t in 0..4 block_x { B[t] = r[0] } } }"), "");
+  EXPECT_EQ(violation("for g in 0..1 grid_x { alloc r: reg f32[1] { for t in 0..4 block_x { r[0] = A[t] } for t in "
+                      "0..4 block_x { B[t] = r[0] } } }"),
+            "");
 }
 
 TEST(Interpreter, Tiles) {
@@ -175,7 +181,9 @@ TEST(Scalar, Integers) {
 }
 
 TEST(Scalar, Casts) {
-  const auto to_int = [](DType t, double v) { return static_cast<int64_t>(convert(DType::f64, t, bits_from_double(DType::f64, v))); };
+  const auto to_int = [](DType t, double v) {
+    return static_cast<int64_t>(convert(DType::f64, t, bits_from_double(DType::f64, v)));
+  };
   constexpr int64_t kMin64 = std::numeric_limits<int64_t>::min();
   EXPECT_EQ(to_int(DType::i32, -2.7), -2);
   EXPECT_EQ(to_int(DType::i8, 300.5), 44);
@@ -187,8 +195,9 @@ TEST(Scalar, Casts) {
   EXPECT_EQ(to_int(DType::b1, 0.25), 1);
   EXPECT_EQ(to_int(DType::b1, std::nan("")), 1);
   // One rounding from i64 to f32.
-  EXPECT_EQ(double_from_bits(DType::f32, convert(DType::i64, DType::f32, bits((int64_t{1} << 54) + (int64_t{1} << 30) + 1))),
-            0x1.000002p54);
+  EXPECT_EQ(
+      double_from_bits(DType::f32, convert(DType::i64, DType::f32, bits((int64_t{1} << 54) + (int64_t{1} << 30) + 1))),
+      0x1.000002p54);
 }
 
 TEST(Scalar, MinAndMaxKeepNan) {

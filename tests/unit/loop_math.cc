@@ -132,7 +132,9 @@ double error(T got, Exact exact) {
     // As good as the float that follows the largest.
     const Exact limit = std::ldexp(static_cast<Exact>(1), std::numeric_limits<T>::max_exponent);
     exact -= std::copysign(limit, exact);
-    return static_cast<double>(std::fabs(exact) / std::ldexp(static_cast<Exact>(1), std::numeric_limits<T>::max_exponent - std::numeric_limits<T>::digits));
+    return static_cast<double>(
+        std::fabs(exact) /
+        std::ldexp(static_cast<Exact>(1), std::numeric_limits<T>::max_exponent - std::numeric_limits<T>::digits));
   }
   if (std::isinf(rounded) && std::isinf(exact)) return 1e30;
   int e;
@@ -161,12 +163,12 @@ void expect_accurate(Op op, const Reference<T>& exact, double limit, const std::
       if (d > worst) worst = d, worst_x = x[i], worst_y = y[i], worst_got = got[i];
     }
   }
-  EXPECT_LE(worst, limit) << name(op) << " of " << std::hexfloat << worst_x << ", " << worst_y << " (" << std::defaultfloat
-                          << worst_x << ", " << worst_y << "): " << worst_got << " instead of "
+  EXPECT_LE(worst, limit) << name(op) << " of " << std::hexfloat << worst_x << ", " << worst_y << " ("
+                          << std::defaultfloat << worst_x << ", " << worst_y << "): " << worst_got << " instead of "
                           << static_cast<T>(exact(worst_x, worst_y));
   if (std::getenv("TRIPOD_SHOW_ULP"))
-    std::printf("%s %-8s %.3f ulp at %a, %a: %a\n", sizeof(T) == 4 ? "f32" : "f64", std::string(name(op)).c_str(), worst,
-                static_cast<double>(worst_x), static_cast<double>(worst_y), static_cast<double>(worst_got));
+    std::printf("%s %-8s %.3f ulp at %a, %a: %a\n", sizeof(T) == 4 ? "f32" : "f64", std::string(name(op)).c_str(),
+                worst, static_cast<double>(worst_x), static_cast<double>(worst_y), static_cast<double>(worst_got));
 }
 
 // Patterns spread over all floats.
@@ -196,7 +198,9 @@ std::function<bool(T*, T*)> random_pairs(int batches, int exponent) {
       const double m = static_cast<double>(random_bits(state) >> 11) * 0x1p-53 + 0x1p-60;
       const double sign = random_bits(state) & 1 ? 1 : -1;
       if (random_bits(state) & 1) return static_cast<T>(sign * m * 32);
-      return static_cast<T>(sign * std::ldexp(1 + m, static_cast<int>(random_bits(state) % static_cast<uint64_t>(2 * exponent)) - exponent));
+      return static_cast<T>(
+          sign *
+          std::ldexp(1 + m, static_cast<int>(random_bits(state) % static_cast<uint64_t>(2 * exponent)) - exponent));
     };
     for (size_t i = 0; i < Evaluator::kBatch; ++i) x[i] = draw(), y[i] = draw();
     return --batches > 0;
@@ -216,14 +220,22 @@ E exact_sigmoid(E x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 +
 template <class T>
 std::vector<Row<T>> rows() {
   using E = Exact<T>;
-  return {{Op::exp, [](E x, E) { return std::exp(x); }, 10},    {Op::log, [](E x, E) { return std::log(x); }, 1000},
-          {Op::sin, [](E x, E) { return std::sin(x); }, 30},    {Op::cos, [](E x, E) { return std::cos(x); }, 30},
-          {Op::tan, [](E x, E) { return std::tan(x); }, 30},    {Op::asin, [](E x, E) { return std::asin(x); }, 10},
-          {Op::acos, [](E x, E) { return std::acos(x); }, 10},  {Op::atan, [](E x, E) { return std::atan(x); }, 1000},
-          {Op::sinh, [](E x, E) { return std::sinh(x); }, 10},  {Op::cosh, [](E x, E) { return std::cosh(x); }, 10},
-          {Op::tanh, [](E x, E) { return std::tanh(x); }, 10},  {Op::asinh, [](E x, E) { return std::asinh(x); }, 1000},
-          {Op::acosh, [](E x, E) { return std::acosh(x); }, 1000}, {Op::atanh, [](E x, E) { return std::atanh(x); }, 10},
-          {Op::erf, [](E x, E) { return std::erf(x); }, 10},    {Op::sigmoid, [](E x, E) { return exact_sigmoid<E>(x); }, 10},
+  return {{Op::exp, [](E x, E) { return std::exp(x); }, 10},
+          {Op::log, [](E x, E) { return std::log(x); }, 1000},
+          {Op::sin, [](E x, E) { return std::sin(x); }, 30},
+          {Op::cos, [](E x, E) { return std::cos(x); }, 30},
+          {Op::tan, [](E x, E) { return std::tan(x); }, 30},
+          {Op::asin, [](E x, E) { return std::asin(x); }, 10},
+          {Op::acos, [](E x, E) { return std::acos(x); }, 10},
+          {Op::atan, [](E x, E) { return std::atan(x); }, 1000},
+          {Op::sinh, [](E x, E) { return std::sinh(x); }, 10},
+          {Op::cosh, [](E x, E) { return std::cosh(x); }, 10},
+          {Op::tanh, [](E x, E) { return std::tanh(x); }, 10},
+          {Op::asinh, [](E x, E) { return std::asinh(x); }, 1000},
+          {Op::acosh, [](E x, E) { return std::acosh(x); }, 1000},
+          {Op::atanh, [](E x, E) { return std::atanh(x); }, 10},
+          {Op::erf, [](E x, E) { return std::erf(x); }, 10},
+          {Op::sigmoid, [](E x, E) { return exact_sigmoid<E>(x); }, 10},
           {Op::log1p, [](E x, E) { return std::log1p(x); }, 1000}};
 }
 
