@@ -80,12 +80,23 @@ std::vector<KernelEntry> lower_all(const graph::Module& m, const ModuleGroups& g
   return entries;
 }
 
-void schedule_all(const Session& s, std::vector<KernelEntry>& entries, cpu::KernelCompiler& compiler) {
+std::string explain(const cpu::Kernel& k, const std::vector<std::string>& refusals) {
+  std::string text = fmt::format("{}  rule {}\n", k.phases.empty() ? k.function.name : k.phases.back().symbol, k.function.rule);
+  for (const Site& o : k.function.origins) text += "    " + o.text() + "\n";
+  for (const std::string& r : refusals) text += "    not " + r + "\n";
+  return text;
+}
+
+std::string schedule_all(const Session& s, std::vector<KernelEntry>& entries, cpu::KernelCompiler& compiler) {
+  std::string explanation;
   for (KernelEntry& e : entries) {
     s.print("lower", [&] { return loop::text(e.lowered.function); });
-    e.kernel = compiler.add(e.lowered.function);
+    std::vector<std::string> refusals;
+    e.kernel = compiler.add(e.lowered.function, &refusals);
+    explanation += explain(e.kernel, refusals);
     s.print("schedule", [&] { return loop::text(e.kernel.function); });
   }
+  return explanation;
 }
 
 host::GroupKernel as_group_kernel(const KernelEntry& e) {
@@ -174,7 +185,7 @@ CompileReport compile(const Options& o) {
   codegen::LlvmUnit unit(m->name, target.llvm());
   cpu::KernelCompiler compiler(m->sym(), target, unit);
   std::vector<KernelEntry> kernels = s.run("lower", [&] { return lower_all(*m, groups, sites); });
-  s.run("schedule", [&] { schedule_all(s, kernels, compiler); });
+  const std::string explanation = s.run("schedule", [&] { return schedule_all(s, kernels, compiler); });
 
   host::Weights weights;
   const host::Program program = s.run("plan", [&] { return plan(*m, groups, kernels, sites, weights); });
@@ -187,7 +198,7 @@ CompileReport compile(const Options& o) {
   s.run("optimise", [&] { unit.optimise(); });
   s.print("optimise", [&] { return unit.ir_text(); });
   s.run("package", [&] { package(o, unit, weights); });
-  return {s.timings(), manifest};
+  return {s.timings(), manifest, explanation};
 }
 
 }  // namespace tripod

@@ -70,6 +70,10 @@ const ::onnx::FunctionProto* Import::find_function(const ::onnx::NodeProto& node
 }
 
 std::string Import::why_no_row(const std::string& domain, const std::string& op, int opset, std::string& hint) const {
+  if (domain.starts_with("ai.onnx.")) {
+    hint = "docs/status.md lists the operators";
+    return "operator \"" + op + "\" of domain \"" + domain + "\" is not supported";
+  }
   if (!domain.empty()) {
     hint = "give its implementation with --ops=FILE (docs/custom-operators.md)";
     return "domain \"" + domain + "\" has no operator \"" + op + "\"";
@@ -140,6 +144,8 @@ Type Import::declared_type(const TypeProto& t, const std::string& value) {
   if (!tensor.has_shape() && !has_given)
     throw NodeError{"has no shape, its number of dims must be known", "give it with --shape " + value + "=1,3,224,224"};
   const int rank = tensor.has_shape() ? tensor.shape().dim_size() : static_cast<int>(given->second.size());
+  if (rank > kMaxRank)
+    throw NodeError{"has " + std::to_string(rank) + " dims, at most " + std::to_string(kMaxRank) + " are supported", ""};
   if (has_given && static_cast<int>(given->second.size()) != rank)
     throw NodeError{"has " + std::to_string(rank) + " dims, --shape gives " + std::to_string(given->second.size()), ""};
 

@@ -40,6 +40,7 @@ using graph::Type;
 using graph::ValueId;
 
 inline constexpr int kMinOpset = 6, kMaxOpset = 28;
+inline constexpr int kMaxRank = 64;  // far beyond any real tensor; keeps damaged files from costing time
 
 class NodeContext;
 using Importer = std::vector<ValueId> (*)(NodeContext&);

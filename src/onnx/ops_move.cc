@@ -159,7 +159,7 @@ std::vector<ValueId> unsqueeze(NodeContext& c) {
   const Shape from = c.shape(x);
   int count = 0;
   if (c.opset < 13) {
-    count = static_cast<int>(c.attr_ints("axes").size());
+    count = static_cast<int>(std::min<size_t>(c.attr_ints("axes").size(), 1 << 16));
   } else {
     const Shape s = c.shape(c.input(1));
     if (s.size() > 1 || (s.size() == 1 && !s[0].is_const()))
@@ -167,6 +167,7 @@ std::vector<ValueId> unsqueeze(NodeContext& c) {
     count = s.empty() ? 1 : static_cast<int>(std::min<int64_t>(s[0].value(), 1 << 16));
   }
   const int rank = c.rank(x) + count;
+  if (rank > kMaxRank) c.fail("makes " + std::to_string(rank) + " dims, at most " + std::to_string(kMaxRank) + " are supported");
   const auto axes = squeezed_axes(c, rank);
   Shape to;
   Expr before = c.expr(0);  // new dims in front of i
@@ -213,6 +214,7 @@ std::vector<ValueId> split(NodeContext& c) {
   const int axis = c.axis(c.attr_int("axis", 0), c.rank(x));
   const Expr dim = c.dim(x, axis);
   const int outputs = c.num_outputs();
+  if (outputs == 0) return {};
   std::vector<Expr> sizes;
   if (c.opset < 13 && c.has("split")) {
     for (int64_t s : c.attr_ints("split")) sizes.push_back(c.expr(s));

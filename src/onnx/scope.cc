@@ -92,6 +92,9 @@ void Scope::import_nodes(const NodeList& nodes) {
 void Scope::check_size(ValueId v) const {
   const Type& t = g.type(v);
   if (t.kind != Type::tensor || t.dtype == DType::none) return;
+  if (t.rank() > kMaxRank)
+    throw NodeError{"the result " + g.value(v).name + " has " + std::to_string(t.rank()) + " dims, at most " +
+                        std::to_string(kMaxRank) + " are supported", ""};
   const Expr count = graph::element_count(g.sym(), t.shape);
   if (count.is_const() && count.value() > (int64_t{1} << 48))
     throw NodeError{"the result " + g.value(v).name + " : " + graph::text(t) + " is larger than memory can be", ""};

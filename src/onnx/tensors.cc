@@ -191,6 +191,9 @@ TensorData TensorReader::read(const TensorProto& t) {
   if (!dtype) throw NodeError{"the element type " + onnx_type_name(t.data_type()) + " is not supported", ""};
   if (t.has_segment()) throw NodeError{"a tensor in segments is not supported", ""};
   r.dtype = *dtype;
+  if (t.dims_size() > kMaxRank)
+    throw NodeError{"has " + std::to_string(t.dims_size()) + " dims, at most " + std::to_string(kMaxRank) +
+                        " are supported", ""};
   r.dims.assign(t.dims().begin(), t.dims().end());
   const int64_t count = checked_count(r.dims, r.dtype);
   const int64_t need = byte_size(r.dtype, count);
@@ -262,6 +265,7 @@ TensorData TensorReader::read_sparse(const ::onnx::SparseTensorProto& t) {
   const TensorData indices = read(t.indices());
   TensorData r;
   r.dtype = values.dtype;
+  if (t.dims_size() > kMaxRank) throw NodeError{"has too many dims", ""};
   r.dims.assign(t.dims().begin(), t.dims().end());
   const int64_t count = checked_count(r.dims, r.dtype);
   const int64_t rank = static_cast<int64_t>(r.dims.size());

@@ -1,0 +1,185 @@
+#include "model.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "base/diagnostic.h"
+#include "base/float_bits.h"
+#include "onnx/tensor_file.h"
+
+namespace tripod::tools {
+
+int64_t Tensor::count() const {
+  int64_t n = 1;
+  for (int64_t d : shape) n *= d;
+  return n;
+}
+
+static std::vector<std::byte> read_bytes(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw CompileError({}, "cannot read " + path);
+  std::vector<char> chars((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::vector<std::byte> bytes(chars.size());
+  if (!chars.empty()) std::memcpy(bytes.data(), chars.data(), chars.size());
+  return bytes;
+}
+
+static void write_bytes(const std::string& path, const std::string& head, const std::vector<std::byte>& bytes) {
+  std::ofstream out(path, std::ios::binary);
+  out.write(head.data(), static_cast<std::streamsize>(head.size()));
+  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!out) throw CompileError({}, "cannot write " + path);
+}
+
+namespace {
+struct NpyType {
+  const char* text;
+  DType dtype;
+};
+constexpr NpyType kNpyTypes[] = {{"<f4", DType::f32}, {"<f8", DType::f64}, {"<f2", DType::f16}, {"|i1", DType::i8}, {"<i2", DType::i16},
+                                 {"<i4", DType::i32}, {"<i8", DType::i64}, {"|u1", DType::u8}, {"<u2", DType::u16}, {"<u4", DType::u32},
+                                 {"<u8", DType::u64}, {"|b1", DType::b1}};
+}  // namespace
+
+Tensor read_npy(const std::string& path) {
+  const std::vector<std::byte> all = read_bytes(path);
+  const auto bad = [&](const char* why) { return CompileError({}, path + ": " + why); };
+  if (all.size() < 10 || std::memcmp(all.data(), "\x93NUMPY", 6) != 0) throw bad("not a .npy file");
+  const size_t length = static_cast<size_t>(all[8]) | static_cast<size_t>(all[9]) << 8;
+  if (all.size() < 10 + length) throw bad("the header is cut short");
+  const std::string header(reinterpret_cast<const char*>(all.data()) + 10, length);
+  if (header.find("'fortran_order': False") == std::string::npos) throw bad("wanted C order");
+  Tensor t;
+  const auto type = std::find_if(std::begin(kNpyTypes), std::end(kNpyTypes), [&](const NpyType& k) { return header.find(std::string("'") + k.text + "'") != std::string::npos; });
+  if (type == std::end(kNpyTypes)) throw bad("unsupported element type");
+  t.dtype = type->dtype;
+  const size_t open = header.find('(', header.find("'shape'"));
+  if (open == std::string::npos) throw bad("no shape");
+  for (size_t i = open + 1; i < header.size() && header[i] != ')';) {
+    if (!std::isdigit(static_cast<unsigned char>(header[i]))) {
+      ++i;
+      continue;
+    }
+    size_t used = 0;
+    t.shape.push_back(std::stoll(header.substr(i), &used));
+    i += used;
+  }
+  t.bytes.assign(all.begin() + static_cast<long>(10 + length), all.end());
+  if (static_cast<int64_t>(t.bytes.size()) != byte_size(t.dtype, t.count())) throw bad("its size does not fit its shape");
+  return t;
+}
+
+void write_npy(const std::string& path, const Tensor& t) {
+  const auto type = std::find_if(std::begin(kNpyTypes), std::end(kNpyTypes), [&](const NpyType& k) { return k.dtype == t.dtype; });
+  if (type == std::end(kNpyTypes)) throw CompileError({}, path + ": numpy has no type for " + std::string(name(t.dtype)));
+  std::string dims;
+  for (int64_t d : t.shape) dims += std::to_string(d) + ",";
+  std::string header = std::string("{'descr': '") + type->text + "', 'fortran_order': False, 'shape': (" + dims + "), }";
+  while ((10 + header.size() + 1) % 64) header += ' ';
+  header += '\n';
+  const std::string size = {static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
+  write_bytes(path, std::string("\x93NUMPY\x01\x00", 8) + size + header, t.bytes);
+}
+
+Tensor read_tensor(const std::string& path) {
+  importer::TensorFile f = importer::read_tensor_file(path);
+  return {f.dtype, std::move(f.shape), std::move(f.bytes)};
+}
+
+void write_tensor(const std::string& path, const Tensor& t) { importer::write_tensor_file(path, {t.dtype, t.shape, t.bytes}); }
+
+LoadedModel::LoadedModel(const std::string& path) {
+  const char* error = nullptr;
+  api_ = tripod_open(std::filesystem::absolute(path).c_str(), &error);
+  if (!api_) throw CompileError({}, std::string("cannot load: ") + (error ? error : "it has no tripod_get_api"));
+  manifest_ = nlohmann::json::parse(api_->describe());
+  tripod_context_options options{};
+  options.version = TRIPOD_API_VERSION;
+  options.allocator = [](void* user, int32_t output, size_t bytes, tripod_dtype, int32_t, const int64_t*) -> void* {
+    auto& memory = (*static_cast<std::map<int32_t, std::vector<std::byte>>*>(user))[output];
+    memory.resize(bytes + 64);
+    return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+  };
+  options.allocator_user = &memory_;
+  if (api_->create_context(&options, &context_) != TRIPOD_OK) throw CompileError({}, api_->last_error());
+}
+
+LoadedModel::~LoadedModel() {
+  if (context_) api_->destroy_context(context_);
+}
+
+void LoadedModel::set_threads(int n) {
+  if (api_->set_num_threads(n) != TRIPOD_OK) throw CompileError({}, api_->last_error());
+}
+
+std::vector<Tensor> LoadedModel::random_inputs(const std::map<std::string, int64_t>& dims, uint64_t seed) const {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::map<std::string, int64_t> least;
+  if (manifest_.contains("dims"))
+    for (const auto& d : manifest_["dims"]) least[d["name"]] = std::max<int64_t>(1, d["min"].get<int64_t>());
+  std::vector<Tensor> all;
+  for (const auto& in : manifest_["inputs"]) {
+    Tensor t;
+    t.dtype = *parse_dtype(in["dtype"].get<std::string>());
+    for (const auto& d : in["shape"]) {
+      if (d.is_number()) {
+        t.shape.push_back(d.get<int64_t>());
+        continue;
+      }
+      const std::string symbol = d.get<std::string>();
+      const auto given = dims.find(symbol);
+      const auto bound = least.find(symbol);
+      t.shape.push_back(given != dims.end() ? given->second : bound != least.end() ? bound->second : 1);
+    }
+    t.bytes.resize(static_cast<size_t>(byte_size(t.dtype, t.count())));
+    for (int64_t i = 0; i < t.count(); ++i)
+      store_double(t.dtype, t.bytes.data(), i, is_float(t.dtype) ? normal(random) : static_cast<double>(random() & 1));
+    all.push_back(std::move(t));
+  }
+  return all;
+}
+
+static tripod_value as_value(const Tensor& t) {
+  tripod_value v{};
+  v.kind = TRIPOD_TENSOR;
+  v.tensor.data = const_cast<std::byte*>(t.bytes.data());
+  v.tensor.shape = t.shape.data();
+  v.tensor.rank = static_cast<int32_t>(t.shape.size());
+  v.tensor.dtype = static_cast<tripod_dtype>(t.dtype);
+  return v;
+}
+
+void LoadedModel::call(const std::vector<Tensor>& inputs, std::vector<tripod_value>& outputs) {
+  std::vector<tripod_value> in;
+  for (const Tensor& t : inputs) in.push_back(as_value(t));
+  if (api_->run(context_, in.data(), static_cast<int32_t>(in.size()), outputs.data(), static_cast<int32_t>(outputs.size())) != TRIPOD_OK)
+    throw std::runtime_error(api_->last_error());
+}
+
+std::vector<Tensor> LoadedModel::run(const std::vector<Tensor>& inputs) {
+  std::vector<tripod_value> out(static_cast<size_t>(api_->num_outputs()));
+  call(inputs, out);
+  std::vector<Tensor> results;
+  for (const tripod_value& v : out) {
+    Tensor t;
+    t.dtype = static_cast<DType>(v.tensor.dtype);
+    t.shape.assign(v.tensor.shape, v.tensor.shape + v.tensor.rank);
+    const auto* data = static_cast<const std::byte*>(v.tensor.data);
+    t.bytes.assign(data, data + byte_size(t.dtype, t.count()));
+    results.push_back(std::move(t));
+  }
+  return results;
+}
+
+void LoadedModel::run_into(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) {
+  std::vector<tripod_value> out;
+  for (const Tensor& t : outputs) out.push_back(as_value(t));
+  call(inputs, out);
+}
+
+}  // namespace tripod::tools

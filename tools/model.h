@@ -1,0 +1,52 @@
+// A model.so opened by the command line: its manifest, and calls with tensors that own their memory.
+#pragma once
+
+#include <tripod/model.h>
+
+#include <nlohmann/json.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace tripod::tools {
+
+struct Tensor {
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;
+  std::vector<std::byte> bytes;   // row-major
+  int64_t count() const;
+};
+
+// numpy's .npy (version 1, little-endian, C order) and ONNX's TensorProto (.pb). Throw CompileError.
+Tensor read_npy(const std::string& path);
+Tensor read_tensor(const std::string& path);
+void write_npy(const std::string& path, const Tensor& t);
+void write_tensor(const std::string& path, const Tensor& t);
+
+class LoadedModel {
+ public:
+  explicit LoadedModel(const std::string& path);   // throws CompileError when it cannot be loaded
+  ~LoadedModel();
+  LoadedModel(const LoadedModel&) = delete;
+
+  const nlohmann::json& manifest() const { return manifest_; }
+  void set_threads(int n);
+  // Inputs of the manifest's shapes filled with normal random numbers (integers: 0 or 1); symbolic dims from `dims`,
+  // 1 where it does not name one (or the least the dim allows).
+  std::vector<Tensor> random_inputs(const std::map<std::string, int64_t>& dims, uint64_t seed) const;
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs);
+  // The same into outputs of an earlier run: what a steady call costs.
+  void run_into(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs);
+
+ private:
+  void call(const std::vector<Tensor>& inputs, std::vector<tripod_value>& outputs);
+  const tripod_api* api_ = nullptr;
+  tripod_context* context_ = nullptr;
+  nlohmann::json manifest_;
+  std::map<int32_t, std::vector<std::byte>> memory_;   // the allocator's, by output
+};
+
+}  // namespace tripod::tools
