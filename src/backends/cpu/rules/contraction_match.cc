@@ -66,7 +66,11 @@ static bool match_epilogue(const Stmt& b, const Contraction& k, Contraction::Epi
   }
   bool good = true;
   loop::visit(b->body[0]->value, [&](const Expr& x) {
-    if (x->op == Op::load && x->buffer == k.acc) good = good && x->indices == own && !x->guard;
+    if (x->op != Op::load || !(x->buffer == k.acc)) return;
+    good = good && !x->guard;
+    // A dim of extent 1 is indexed by its iterator or by 0.
+    for (size_t d = 0; d < own.size(); ++d)
+      good = good && (x->indices[d] == own[d] || (b->iters[d].extent.is_const(1) && x->indices[d].is_const(0)));
   });
   if (!good) return false;
   e.target = b->body[0]->buffer;

@@ -91,7 +91,7 @@ class Rows {
   bool in_row(const StmtNode& b, const Buffer& buffer, const Indices& at) {
     if (at.size() < rows_.size()) return false;
     for (size_t d = 0; d < rows_.size(); ++d)
-      if (!(at[d] == b.iters[d].var) || !(buffer->shape[d] == rows_[d])) return false;
+      if (!(at[d] == b.iters[d].var || (rows_[d].is_const(1) && at[d].is_const(0))) || !(buffer->shape[d] == rows_[d])) return false;
     return true;
   }
 
