@@ -114,5 +114,7 @@ void algebra(Rewriter& r);
 void moves(Rewriter& r);
 void fold(Rewriter& r);
 void cse(Rewriter& r);
+void fold_scale(Rewriter& r);
+void batch_norm(Rewriter& r);
 
 }  // namespace tripod::graph_opt

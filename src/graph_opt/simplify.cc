@@ -21,6 +21,8 @@ constexpr Pass kPasses[] = {
     {"moves", moves},
     {"fold", fold},
     {"cse", cse},
+    {"fold_scale", fold_scale},
+    {"batch_norm", batch_norm},
 };
 
 void remove_dead(graph::Module& m) {
