@@ -84,13 +84,17 @@ class KernelEmitter {
     llvm::Value* pointer;     // of lane 0
     enum Kind { uniform, contiguous, strided, scattered } kind;
     llvm::Value* stride = nullptr;   // strided: elements
-    llvm::Value* offsets = nullptr;  // scattered: <lanes x i64> from `pointer` (the buffer's base)
+    llvm::Value* offsets = nullptr;  // scattered: elements from `pointer` (the buffer's base), one a lane; 4-bit types
+                                     // always take this kind, with a scalar where all lanes agree
   };
   llvm::Value* pointer(llvm::Type* element, llvm::Value* base, sym::Expr at);
   llvm::Value* pointer_at(llvm::Type* element, llvm::Value* base, sym::Expr at, size_t depth);
   Address address(const loop::Buffer& b, const std::vector<sym::Expr>& indices);
   llvm::Value* load_at(const Address& a, const loop::Buffer& b, llvm::Value* mask, llvm::Value* other);
   void store_at(const Address& a, const loop::Buffer& b, llvm::Value* v, llvm::Value* mask);
+  llvm::Value* lane_of(llvm::Value* v, int lane);
+  llvm::Value* load_nibble(llvm::Value* base, llvm::Value* at);
+  void store_nibble(llvm::Value* base, llvm::Value* at, llvm::Value* v);
   llvm::Value* to_memory(llvm::Value* v, DType t);        // b1: i1 -> i8
   llvm::Value* from_memory(llvm::Value* v, DType t);
   llvm::Align alignment(const loop::Buffer& b) const;

@@ -3,6 +3,9 @@
 
 namespace tripod::codegen {
 
+// 4-bit elements lie two a byte, the low nibble first; lanes go one by one.
+static bool is_nibble(DType t) { return info(t).bits < 8; }
+
 llvm::Type* KernelEmitter::memory_type(DType t) {
   switch (t) {
     case DType::f32: return b_.getFloatTy();
@@ -55,6 +58,7 @@ KernelEmitter::Address KernelEmitter::address(const loop::Buffer& b, const std::
   llvm::Value* base = it->second;
   llvm::Type* element = memory_type(b->dtype);
   const sym::Expr at = loop::offset(sym_, b, indices);
+  if (is_nibble(b->dtype)) return {base, Address::scattered, nullptr, index_.emit(at)};
   if (!index_.uses_lane(at)) return {pointer(element, base, at), Address::uniform};
   const auto linear = sym::linear_in(at, index_.lane_var());
   if (!linear || index_.uses_gathered(at)) return {base, Address::scattered, nullptr, index_.emit(at)};
@@ -64,7 +68,36 @@ KernelEmitter::Address KernelEmitter::address(const loop::Buffer& b, const std::
   return {start, Address::strided, index_.emit(linear->coefficient)};
 }
 
+llvm::Value* KernelEmitter::lane_of(llvm::Value* v, int lane) {
+  return v->getType()->isVectorTy() ? b_.CreateExtractElement(v, lane) : v;
+}
+
+llvm::Value* KernelEmitter::load_nibble(llvm::Value* base, llvm::Value* at) {
+  llvm::Value* byte = b_.CreateLoad(b_.getInt8Ty(), b_.CreateGEP(b_.getInt8Ty(), base, b_.CreateLShr(at, 1)));
+  llvm::Value* shift = b_.CreateTrunc(b_.CreateShl(b_.CreateAnd(at, 1), 2), b_.getInt8Ty());
+  return b_.CreateTrunc(b_.CreateLShr(byte, shift), b_.getIntNTy(4));
+}
+
+void KernelEmitter::store_nibble(llvm::Value* base, llvm::Value* at, llvm::Value* v) {
+  llvm::Value* pointer = b_.CreateGEP(b_.getInt8Ty(), base, b_.CreateLShr(at, 1));
+  llvm::Value* shift = b_.CreateTrunc(b_.CreateShl(b_.CreateAnd(at, 1), 2), b_.getInt8Ty());
+  llvm::Value* kept = b_.CreateAnd(b_.CreateLoad(b_.getInt8Ty(), pointer), b_.CreateNot(b_.CreateShl(b_.getInt8(15), shift)));
+  b_.CreateStore(b_.CreateOr(kept, b_.CreateShl(b_.CreateZExt(v, b_.getInt8Ty()), shift)), pointer);
+}
+
 llvm::Value* KernelEmitter::load_at(const Address& a, const loop::Buffer& b, llvm::Value* mask, llvm::Value* other) {
+  if (is_nibble(b->dtype)) {
+    if (!a.offsets->getType()->isVectorTy() && !mask) return load_nibble(a.pointer, a.offsets);
+    llvm::Value* v = llvm::PoisonValue::get(llvm::FixedVectorType::get(b_.getIntNTy(4), index_.lanes()));
+    for (int i = 0; i < index_.lanes(); ++i) {
+      llvm::Value* at = lane_of(a.offsets, i);
+      if (mask) at = b_.CreateSelect(lane_of(mask, i), at, b_.getInt64(0));  // a masked lane reads some byte and drops it
+      llvm::Value* loaded = load_nibble(a.pointer, at);
+      if (mask) loaded = b_.CreateSelect(lane_of(mask, i), loaded, lane_of(other, i));
+      v = b_.CreateInsertElement(v, loaded, i);
+    }
+    return v;
+  }
   llvm::Type* element = memory_type(b->dtype);
   const llvm::Align align = alignment(b);
   if (a.kind == Address::uniform) return b_.CreateAlignedLoad(element, a.pointer, align);
@@ -91,6 +124,14 @@ llvm::Value* KernelEmitter::load_at(const Address& a, const loop::Buffer& b, llv
 }
 
 void KernelEmitter::store_at(const Address& a, const loop::Buffer& b, llvm::Value* v, llvm::Value* mask) {
+  if (is_nibble(b->dtype)) {
+    const int lanes = a.offsets->getType()->isVectorTy() ? index_.lanes() : 1;
+    for (int i = 0; i < lanes; ++i) {
+      const auto store_lane = [&] { store_nibble(a.pointer, lane_of(a.offsets, i), lane_of(v, i)); };
+      mask ? when(lane_of(mask, i), store_lane) : store_lane();
+    }
+    return;
+  }
   llvm::Type* element = memory_type(b->dtype);
   const llvm::Align align = alignment(b);
   if (a.kind == Address::uniform) {

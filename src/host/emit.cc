@@ -102,6 +102,11 @@ class ProgramEmitter {
   }
 
   llvm::Value* address(const Place& p) {
+    llvm::Value* start = start_of(p);
+    return p.at ? b_.CreateGEP(b_.getInt8Ty(), start, expr(p.at)) : start;
+  }
+
+  llvm::Value* start_of(const Place& p) {
     llvm::Type *ptr = b_.getPtrTy(), *i8 = b_.getInt8Ty();
     switch (p.kind) {
       case Place::arena: {

@@ -13,6 +13,7 @@ using graph::ValueId;
 
 Program Planner::run() {
   const Graph& g = m_.main();
+  context_ = &g.sym();
   for (ValueId v : g.inputs()) {
     const graph::Type& t = g.type(v);
     p_.inputs.push_back({g.value(v).name, t.dtype, t.shape});

@@ -62,6 +62,17 @@ class Planner {
   void plan_if(const graph::Graph& g, const graph::Node& n, Steps& steps);
   void plan_loop(const graph::Graph& g, const graph::Node& n, Steps& steps);
   void plan_scan(const graph::Graph& g, const graph::Node& n, Steps& steps);
+  Place start_carried(const graph::Graph& g, graph::ValueId v, Steps& steps);
+  Place make_inner_result(const graph::Graph& g, graph::ValueId v);
+  Steps plan_body(const graph::Graph& sub, const std::vector<Place>& inputs);
+  void carry(const Place& to, const View& from, const std::vector<Place>& carried, Steps& steps);
+  void copy(const View& to, const View& from, Steps& steps);
+  void store_slice(const Place& to, const View& from, Index number, Steps& steps);
+  void finish_iteration(Steps& body);
+  void extend_over_loop(int32_t begin);
+  int new_counter();
+  void refuse_changing(const graph::Graph& g, const graph::Node& n);
+  Index slice_bytes(const graph::Type& t) const;
 
   // parts
   Step& add(Steps& steps, Step::Kind kind);
@@ -83,6 +94,8 @@ class Planner {
   Weights& weights_;
   Program p_;
   std::map<Key, Place> places_;
+  sym::Context* context_ = nullptr;
+  std::vector<std::pair<View, View>> late_copies_;   // to, from: at the end of the iteration being planned
   std::vector<bool> known_;            // requirements that have been written
   int32_t next_ = 0;                   // id of the next step
   int32_t segment_ = 0;                // where new buffers go

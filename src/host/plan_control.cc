@@ -1,5 +1,6 @@
 // Steps for control flow. Sub-graphs are planned in place, with their inputs bound to the places of the operands.
 #include <algorithm>
+#include <utility>
 
 #include "host/plan.h"
 
@@ -76,7 +77,168 @@ void Planner::plan_if(const Graph& g, const Node& n, Steps& steps) {
   require_known(steps);
 }
 
-void Planner::plan_loop(const Graph&, const Node& n, Steps&) { unsupported(n); }
-void Planner::plan_scan(const Graph&, const Node& n, Steps&) { unsupported(n); }
+// --- loop and scan ------------------------------------------------------------------------------------------------
+
+// Copies of `from` over the memory that the next iteration reads; through a temporary where `from` is itself carried.
+void Planner::carry(const Place& to, const View& from, const std::vector<Place>& carried, Steps& steps) {
+  View source = from;
+  const auto same = [&](const Place& p) { return p.kind == from.place.kind && p.index == from.place.index; };
+  if (same(to)) return;
+  if (std::any_of(carried.begin(), carried.end(), same)) {
+    const Index bytes = sym::product(*context_, from.shape) * (info(from.dtype).bits / 8);
+    source.place = arena("carried", bytes);
+    copy(source, from, steps);
+  }
+  late_copies_.push_back({{to, from.dtype, from.shape}, source});
+}
+
+void Planner::copy(const View& to, const View& from, Steps& steps) {
+  Step& s = add(steps, Step::copy);
+  s.views = {to, from};
+  touch(to.place), touch(from.place);
+}
+
+// What was made before the loop and is used in it lives until its end: the next iteration reads it again.
+void Planner::extend_over_loop(int32_t begin) {
+  for (ArenaBuffer& b : p_.buffers)
+    if (b.first < begin && b.last >= begin) b.last = std::max(b.last, next_ - 1);
+}
+
+int Planner::new_counter() {
+  const Index counter = context_->var("iteration", {0, sym::Range::kMax});
+  p_.symbols.push_back({counter, "iteration", false, true});
+  return static_cast<int>(p_.symbols.size()) - 1;
+}
+
+void Planner::refuse_changing(const Graph& g, const Node& n) {
+  if (undefined_symbols(g, n).empty()) return;
+  throw CompileError(n.origins.empty() ? Site{} : n.origins[0],
+                     "a result's extent depends on what the iterations do; this is not supported on the CPU yet");
+}
+
+// The carried values have memory of their own: the first ones are copied in, each iteration's are copied over.
+void Planner::plan_loop(const Graph& g, const Node& n, Steps& steps) {
+  const SubgraphAttr& a = std::get<SubgraphAttr>(n.attr);
+  const Graph& sub = m_.graph(a.graphs[0]);
+  refuse_changing(g, n);
+  const size_t carried = static_cast<size_t>(a.num_carried);
+  std::vector<Place> memory;
+  for (size_t i = 0; i < carried; ++i) memory.push_back(start_carried(g, n.operands[2 + i], steps));
+  const Place proceed = arena("proceed", context_->constant(1)), iteration = arena("iteration", context_->constant(8));
+  const View flag{proceed, DType::b1, {}};
+  if (n.operands[1] == graph::kNoValue) {
+    Step& s = add(steps, Step::store);
+    s.views = {flag}, s.dims = {context_->constant(1)};
+    touch(proceed);
+  } else {
+    copy(flag, view(g, n.operands[1]), steps);
+  }
+  std::vector<Place> scanned;
+  for (size_t i = carried; i < n.results.size(); ++i) scanned.push_back(make_inner_result(g, n.results[i]));
+  const View trips = view(g, n.operands[0]);
+  const int counter = new_counter();
+  const int32_t begin = next_;
+  Step& loop = add(steps, Step::loop);
+  loop.views = {trips, flag, {iteration, DType::i64, {}}};
+  loop.number = counter, loop.site = site(n);
+  touch(trips.place), touch(proceed), touch(iteration);
+
+  std::vector<Place> inputs = {iteration, proceed};
+  inputs.insert(inputs.end(), memory.begin(), memory.end());
+  for (size_t i = 2 + carried; i < n.operands.size(); ++i) inputs.push_back(place(g, n.operands[i]));
+  Steps body = plan_body(sub, inputs);
+  carry(proceed, view(sub, sub.outputs()[0]), memory, body);
+  for (size_t i = 0; i < carried; ++i) carry(memory[i], view(sub, sub.outputs()[1 + i]), memory, body);
+  for (size_t i = 0; i < scanned.size(); ++i) store_slice(scanned[i], view(sub, sub.outputs()[1 + carried + i]), p_.symbols[counter].var, body);
+  finish_iteration(body);
+  loop.body = {std::move(body)};
+  for (const Place& p : memory) touch(p);
+  extend_over_loop(begin);
+  for (size_t i = 0; i < carried; ++i) places_[{&g, n.results[i]}] = memory[i];
+}
+
+// scan(carried..., scanned..., captures...): slices of the scanned inputs are views into them.
+void Planner::plan_scan(const Graph& g, const Node& n, Steps& steps) {
+  const SubgraphAttr& a = std::get<SubgraphAttr>(n.attr);
+  const Graph& sub = m_.graph(a.graphs[0]);
+  refuse_changing(g, n);
+  const size_t carried = static_cast<size_t>(a.num_carried), slices = static_cast<size_t>(a.num_scan_inputs);
+  for (int axis : a.scan_input_axes)
+    if (axis != 0) unsupported(n);
+  for (int axis : a.scan_output_axes)
+    if (axis != 0) unsupported(n);
+  std::vector<Place> memory;
+  for (size_t i = 0; i < carried; ++i) memory.push_back(start_carried(g, n.operands[i], steps));
+  std::vector<Place> scanned;
+  for (size_t i = carried; i < n.results.size(); ++i) scanned.push_back(make_inner_result(g, n.results[i]));
+  const int counter = new_counter();
+  const Index at = p_.symbols[counter].var, length = g.type(n.operands[carried]).shape[0];
+  const int32_t begin = next_;
+  Step& loop = add(steps, Step::loop);
+  loop.views.resize(3);
+  loop.number = counter, loop.site = site(n), loop.extent = length;
+
+  std::vector<Place> inputs = memory;
+  for (size_t i = 0; i < slices; ++i) {
+    const ValueId v = n.operands[carried + i];
+    const bool reverse = i < a.scan_input_reverse.size() && a.scan_input_reverse[i];
+    Place p = place(g, v);
+    touch(p);
+    p.at = slice_bytes(g.type(v)) * (reverse ? length - 1 - at : at);
+    inputs.push_back(p);
+  }
+  for (size_t i = carried + slices; i < n.operands.size(); ++i) inputs.push_back(place(g, n.operands[i]));
+  Steps body = plan_body(sub, inputs);
+  for (size_t i = 0; i < carried; ++i) carry(memory[i], view(sub, sub.outputs()[i]), memory, body);
+  for (size_t i = 0; i < scanned.size(); ++i) {
+    const bool reverse = i < a.scan_output_reverse.size() && a.scan_output_reverse[i];
+    store_slice(scanned[i], view(sub, sub.outputs()[carried + i]), reverse ? length - 1 - at : at, body);
+  }
+  finish_iteration(body);
+  loop.body = {std::move(body)};
+  for (const Place& p : memory) touch(p);
+  extend_over_loop(begin);
+  for (size_t i = 0; i < carried; ++i) places_[{&g, n.results[i]}] = memory[i];
+}
+
+Place Planner::start_carried(const Graph& g, ValueId v, Steps& steps) {
+  const View from = view(g, v);
+  const View to{arena_for(g, v), from.dtype, from.shape};
+  copy(to, from, steps);
+  return to.place;
+}
+
+Place Planner::make_inner_result(const Graph& g, ValueId v) { return places_[{&g, v}] = arena_for(g, v); }
+
+// The body's steps, with its inputs bound; a nested use of the planner must not see this level's pending copies.
+Steps Planner::plan_body(const Graph& sub, const std::vector<Place>& inputs) {
+  for (size_t i = 0; i < sub.inputs().size(); ++i) {
+    places_[{&sub, sub.inputs()[i]}] = inputs[i];
+    touch(inputs[i]);
+  }
+  Steps body;
+  const int32_t segment = segment_;
+  plan_graph(sub, in_.fuse(sub), body);
+  for (const Place& p : inputs) touch(p);
+  segment_ = segment;
+  return body;
+}
+
+void Planner::store_slice(const Place& to, const View& from, Index number, Steps& steps) {
+  Place slice = to;
+  slice.at = sym::product(*context_, from.shape) * (info(from.dtype).bits / 8) * number;
+  copy({slice, from.dtype, from.shape}, from, steps);
+}
+
+// Carried values are written when every output of the iteration has been read.
+void Planner::finish_iteration(Steps& body) {
+  for (const auto& [to, from] : std::exchange(late_copies_, {})) copy(to, from, body);
+}
+
+Index Planner::slice_bytes(const graph::Type& t) const {
+  Index n = context_->constant(info(t.dtype).bits / 8);
+  for (size_t d = 1; d < t.shape.size(); ++d) n = n * t.shape[d];
+  return n;
+}
 
 }  // namespace tripod::host

@@ -23,6 +23,7 @@ struct Place {
   enum Kind : uint8_t { none, arena, input, output, weight, zero_size } kind = none;
   int32_t index = -1;     // arena: into Program::buffers; input, output: position
   int64_t offset = 0;     // weight: bytes from the start of the weights
+  Index at{};             // bytes from there, by the symbols of the moment (a slice of the iteration); empty: 0
 };
 
 struct ArenaBuffer {

@@ -1,6 +1,7 @@
 #include "loop/expand_math.h"
 
 #include "loop/math_builder.h"
+#include "loop/math_f8.h"
 
 namespace tripod::loop {
 namespace {
@@ -54,7 +55,9 @@ struct ExpandMath : Rewriter {
     }
     if (e->op != Op::cast) return nullptr;
     Expr a = apply(e->args[0]);
+    if (is_f8(a->dtype)) a = decode_f8(a);
     if (is_small_float(a->dtype)) a = cast(a, DType::f32);
+    if (is_f8(e->dtype)) return encode_f8(e->dtype, is_float(a->dtype) && a->dtype != DType::f16 ? a : cast(a, DType::f64));
     if (is_small_float(e->dtype)) a = a->dtype == DType::f64 ? round_to_odd(a) : cast(a, DType::f32);
     return cast(a, e->dtype);
   }

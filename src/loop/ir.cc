@@ -202,6 +202,9 @@ Expr cast(Expr e, DType to) {
   if (e->dtype == to) return e;
   TRIPOD_CHECK(to < DType::string && e->dtype < DType::string, "cast of strings");
   if (is_constant(e)) return constant_bits(to, convert(e->dtype, to, e->bits));
+  // There and back: widening a small float is exact, and narrowing again would saturate an f8's infinity.
+  const bool small = is_float(to) && info(to).bits < 32;
+  if (small && e->op == Op::cast && e->args[0]->dtype == to && is_float(e->dtype) && info(e->dtype).bits >= 32) return e->args[0];
   Expr r = leaf(Op::cast, to);
   fresh(r).args = {std::move(e)};
   return r;

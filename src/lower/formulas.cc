@@ -3,6 +3,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "loop/math_f8.h"
 #include "lower/lower.h"
 
 namespace tripod::lower {
@@ -107,7 +108,12 @@ Expr dequantize(const graph::Node&, const Args& a, DType t) {
 const std::unordered_map<OpKind, Formula>& table() {
   static const std::unordered_map<OpKind, Formula> kTable = {
       {OpKind::identity, FORMULA { UNUSED; return a[0]; }},
-      {OpKind::cast, FORMULA { UNUSED; return loop::cast(a[0], t); }},
+      {OpKind::cast, FORMULA {
+         UNUSED;
+         const graph::CastAttr& c = std::get<graph::CastAttr>(n.attr);
+         const bool clipped = c.saturate || !loop::is_f8(c.to);
+         return clipped ? loop::cast(a[0], t) : loop::encode_f8_unsaturated(c.to, a[0]);
+       }},
       {OpKind::neg, UNARY(neg)}, {OpKind::abs, UNARY(abs)}, {OpKind::sqrt, UNARY(sqrt)},
       {OpKind::ceil, UNARY(ceil)}, {OpKind::floor, UNARY(floor)}, {OpKind::round, UNARY(rint)},
       {OpKind::exp, UNARY(exp)}, {OpKind::log, UNARY(log)}, {OpKind::sin, UNARY(sin)}, {OpKind::cos, UNARY(cos)},

@@ -18,22 +18,27 @@ namespace {
 
 // The rows of a tensor: which elements share one set of statistics.
 struct Rows {
-  Indices shape;                                         // one set of statistics an index
-  Index count;                                           // elements in a row
-  std::vector<Iter> row, inner;                          // iterators over rows and inside one
-  Indices at;                                            // of a row
-  Indices element;                                       // of an element, by `row` and `inner`
-  Indices first;                                         // of the first element of a row, by `row`
-  std::function<Indices(const Indices&)> row_of;         // which row an element belongs to
+  Indices shape;                 // one set of statistics an index
+  Index count;                   // elements in a row
+  std::vector<Iter> row, inner;  // iterators over rows and (reducing ones) inside one
+  Indices at;                    // of a row, by `row`
+  Indices element;               // of an element, by `row` and `inner`
+  Indices first;                 // of the first element of a row, by `row`
 
   std::vector<Iter> all() const {
     std::vector<Iter> r = row;
     r.insert(r.end(), inner.begin(), inner.end());
     return r;
   }
+  // The same without reduction: every element once, rows first.
+  std::vector<Iter> elements() const {
+    std::vector<Iter> r = all();
+    for (Iter& i : r) i.reduce = false;
+    return r;
+  }
 };
 
-// A row is everything that differs only in dims [axis, end).
+// Rows are everything that differs only in dims [axis, end).
 Rows rows_over(Lowering& l, const Shape& x, size_t axis, size_t end) {
   Rows r;
   r.count = l.sym().constant(1);
@@ -52,11 +57,6 @@ Rows rows_over(Lowering& l, const Shape& x, size_t axis, size_t end) {
     r.first.push_back(zero(l));
   }
   r.at = Lowering::vars(r.row);
-  r.row_of = [axis, end](const Indices& at) {
-    Indices row(at.begin(), at.begin() + axis);
-    row.insert(row.end(), at.begin() + end, at.end());
-    return row;
-  };
   return r;
 }
 
@@ -79,7 +79,6 @@ Rows rows_of_groups(Lowering& l, const Shape& x, int64_t groups) {
     r.first.push_back(zero(l));
     r.count = r.count * x[d];
   }
-  r.row_of = [each](const Indices& at) { return Indices{at[0], sym::floordiv(at[1], each)}; };
   return r;
 }
 
@@ -88,100 +87,118 @@ struct Statistics {
   Buffer deviation;  // 1 / sqrt(variance + epsilon)
 };
 
-Statistics statistics(Lowering& l, ValueId x, const Rows& r, double epsilon, bool centred) {
+// `rows` makes the iterators anew for each block.
+using NewRows = std::function<Rows()>;
+
+Statistics statistics(Lowering& l, ValueId x, const NewRows& rows, double epsilon, bool centred) {
   const DType t = compute_type(l.type(x).dtype);
   const std::string name = l.block_name();
-  const Expr n = loop::from_index(t, r.count);
+  const auto per_row = [&](const char* what) { return l.temporary(what, t, rows().shape); };
+  // A block over rows: result = f(row).
+  const auto row_block = [&](const Buffer& result, const std::string& what, const std::function<Expr(const Rows&)>& f) {
+    const Rows r = rows();
+    l.block(name + what, r.row, l.store(result, r.at, f(r)));
+  };
+  const auto count = [&](const Rows& r) { return loop::from_index(t, r.count); };
   Statistics s;
-  Expr v = l.load(x, r.element);
   if (centred) {
-    const Buffer pivot = l.temporary("pivot", t, r.shape), sum = l.temporary("sum", t, r.shape);
-    s.mean = l.temporary("mean", t, r.shape);
-    const Buffer b = l.buffer(x);
-    // Rows may be empty: then there is no first element, and nobody looks at the statistics.
-    const Expr first = loop::load_guarded(b, r.first, sym::lt(zero(l), r.count), loop::constant(b->dtype, 0));
-    l.block(name + "_pivot", r.row, l.store(pivot, r.at, first));
-    sum_block(l, name + "_sum", r.all(), sum, r.at, v - loop::load(pivot, r.at));
-    l.block(name + "_mean", r.row, loop::store(s.mean, r.at, loop::load(pivot, r.at) + loop::load(sum, r.at) / n));
-    v = v - loop::load(s.mean, r.at);
+    const Buffer pivot = per_row("pivot"), sum = per_row("sum");
+    s.mean = per_row("mean");
+    row_block(pivot, "_pivot", [&](const Rows& r) {
+      // Rows may be empty: then there is no first element, and nobody looks at the statistics.
+      const Buffer b = l.buffer(x);
+      return loop::load_guarded(b, r.first, sym::lt(zero(l), r.count), loop::constant(b->dtype, 0));
+    });
+    const Rows r = rows();
+    sum_block(l, name + "_sum", r.all(), sum, r.at, l.load(x, r.element) - loop::load(pivot, r.at));
+    row_block(s.mean, "_mean", [&](const Rows& w) {
+      return loop::load(pivot, w.at) + loop::load(sum, w.at) / count(w);
+    });
   }
-  const Buffer squares = l.temporary("squares", t, r.shape);
-  s.deviation = l.temporary("deviation", t, r.shape);
+  const Buffer squares = per_row("squares");
+  s.deviation = per_row("deviation");
+  const Rows r = rows();
+  const Expr v = centred ? l.load(x, r.element) - loop::load(s.mean, r.at) : l.load(x, r.element);
   sum_of_products_block(l, name + "_squares", r.all(), squares, r.at, v, v);
-  const Expr variance = loop::load(squares, r.at) / n;
-  const Expr root = unary(loop::Op::sqrt, variance + loop::constant(t, epsilon));
-  l.block(name + "_deviation", r.row, loop::store(s.deviation, r.at, loop::constant(t, 1) / root));
+  row_block(s.deviation, "_deviation", [&](const Rows& w) {
+    const Expr variance = loop::load(squares, w.at) / count(w);
+    return loop::constant(t, 1) / unary(loop::Op::sqrt, variance + loop::constant(t, epsilon));
+  });
   return s;
 }
 
-// (x - mean) / deviation * scale + bias; the parameters are found by `parameter`.
+// (x - mean) / deviation * scale + bias; a parameter of an element is found by `parameter`.
 void normalise(Lowering& l, const graph::Node& n, const Rows& r, const Statistics& s,
-               const std::function<Expr(ValueId, const Indices&)>& parameter) {
-  l.map(n.results[0], l.block_name(), [&](const Indices& at) {
-    const Indices row = r.row_of(at);
-    Expr v = l.load(n.operands[0], at);
-    if (s.mean) v = v - loop::load(s.mean, row);
-    v = v * loop::load(s.deviation, row);
-    const Expr scale = given(n, 1) ? loop::cast(parameter(n.operands[1], at), v->dtype) : Expr();
-    const Expr bias = given(n, 2) ? loop::cast(parameter(n.operands[2], at), v->dtype) : Expr();
-    if (scale && bias) return loop::fma(v, scale, bias);
-    return scale ? v * scale : bias ? v + bias : v;
-  });
+               const std::function<Expr(ValueId)>& parameter) {
+  Expr v = l.load(n.operands[0], r.element);
+  if (s.mean) v = v - loop::load(s.mean, r.at);
+  v = v * loop::load(s.deviation, r.at);
+  const Expr scale = given(n, 1) ? loop::cast(parameter(n.operands[1]), v->dtype) : Expr();
+  const Expr bias = given(n, 2) ? loop::cast(parameter(n.operands[2]), v->dtype) : Expr();
+  if (scale) v = bias ? loop::fma(v, scale, bias) : v * scale;
+  else if (bias) v = v + bias;
+  l.block(l.block_name(), r.elements(), l.store(n.results[0], r.element, v));
 }
 
 // max and sum(exp(x - max)) of the rows along an axis.
 struct Exponentials {
-  Rows rows;
+  size_t axis;
   Buffer max, sum;
   Buffer e;  // exp(x - max), when it is kept
+
+  // The row of an element.
+  Indices row(Indices at) const {
+    at.erase(at.begin() + static_cast<std::ptrdiff_t>(axis));
+    return at;
+  }
 };
 
 Exponentials exponentials(Lowering& l, const graph::Node& n, bool keep) {
   const ValueId x = n.operands[0];
-  const size_t axis = static_cast<size_t>(std::get<AxisAttr>(n.attr).axis);
   const DType t = compute_type(l.type(x).dtype);
-  Exponentials r{rows_over(l, l.type(x).shape, axis, axis + 1), {}, {}, {}};
-  const Rows& rows = r.rows;
-  r.max = l.temporary("max", t, rows.shape);
-  r.sum = l.temporary("sum", t, rows.shape);
-  const auto e_at = [&](const Indices& at) {
-    return unary(loop::Op::exp, l.load(x, at) - loop::load(r.max, rows.row_of(at)));
+  Exponentials e;
+  e.axis = static_cast<size_t>(std::get<AxisAttr>(n.attr).axis);
+  const Rows of_max = rows_over(l, l.type(x).shape, e.axis, e.axis + 1);
+  e.max = l.temporary("max", t, of_max.shape);
+  e.sum = l.temporary("sum", t, of_max.shape);
+  const auto exp_at = [&](const Indices& at) {
+    return unary(loop::Op::exp, l.load(x, at) - loop::load(e.max, e.row(at)));
   };
-  max_block(l, l.block_name() + "_max", rows.all(), r.max, rows.at, l.load(x, rows.element));
+  max_block(l, l.block_name() + "_max", of_max.all(), e.max, of_max.at, l.load(x, of_max.element));
   if (keep) {
-    r.e = l.temporary("exp", t, l.type(x).shape);
-    l.map(r.e, l.block_name() + "_exp", e_at);
+    e.e = l.temporary("exp", t, l.type(x).shape);
+    l.map(e.e, l.block_name() + "_exp", exp_at);
   }
-  sum_block(l, l.block_name() + "_sum", rows.all(), r.sum, rows.at,
-            keep ? loop::load(r.e, rows.element) : e_at(rows.element));
-  return r;
+  const Rows of_sum = rows_over(l, l.type(x).shape, e.axis, e.axis + 1);
+  sum_block(l, l.block_name() + "_sum", of_sum.all(), e.sum, of_sum.at,
+            keep ? loop::load(e.e, of_sum.element) : exp_at(of_sum.element));
+  return e;
 }
 
 }  // namespace
 
 void lower_softmax(Lowering& l, const graph::Node& n) {
-  const Exponentials r = exponentials(l, n, true);
+  const Exponentials e = exponentials(l, n, true);
   l.map(n.results[0], l.block_name(),
-        [&](const Indices& at) { return loop::load(r.e, at) / loop::load(r.sum, r.rows.row_of(at)); });
+        [&](const Indices& at) { return loop::load(e.e, at) / loop::load(e.sum, e.row(at)); });
 }
 
 void lower_log_softmax(Lowering& l, const graph::Node& n) {
-  const Exponentials r = exponentials(l, n, false);
-  const Buffer log = l.temporary("log", r.sum->dtype, r.rows.shape);
-  l.block(l.block_name() + "_log", r.rows.row,
-          loop::store(log, r.rows.at, unary(loop::Op::log, loop::load(r.sum, r.rows.at))));
+  const Exponentials e = exponentials(l, n, false);
+  const Buffer log = l.temporary("log", e.sum->dtype, e.sum->shape);
+  l.map(log, l.block_name() + "_log", [&](const Indices& row) { return unary(loop::Op::log, loop::load(e.sum, row)); });
   l.map(n.results[0], l.block_name(), [&](const Indices& at) {
-    const Indices row = r.rows.row_of(at);
-    return l.load(n.operands[0], at) - loop::load(r.max, row) - loop::load(log, row);
+    return l.load(n.operands[0], at) - loop::load(e.max, e.row(at)) - loop::load(log, e.row(at));
   });
 }
 
 static void trailing_norm(Lowering& l, const graph::Node& n, bool centred) {
   const ScalarAttr& a = std::get<ScalarAttr>(n.attr);
   const Shape& x = l.type(n.operands[0]).shape;
-  const Rows r = rows_over(l, x, static_cast<size_t>(a.axis), x.size());
-  const Statistics s = statistics(l, n.operands[0], r, a.a, centred);
-  normalise(l, n, r, s, [&](ValueId v, const Indices& at) { return l.load_broadcast(v, at); });
+  const NewRows rows = [&] { return rows_over(l, x, static_cast<size_t>(a.axis), x.size()); };
+  const Statistics s = statistics(l, n.operands[0], rows, a.a, centred);
+  const Rows r = rows();
+  normalise(l, n, r, s, [&](ValueId v) { return l.load_broadcast(v, r.element); });
 }
 
 void lower_layer_norm(Lowering& l, const graph::Node& n) { trailing_norm(l, n, true); }
@@ -190,9 +207,10 @@ void lower_rms_norm(Lowering& l, const graph::Node& n) { trailing_norm(l, n, fal
 
 void lower_group_norm(Lowering& l, const graph::Node& n) {
   const ScalarAttr& a = std::get<ScalarAttr>(n.attr);
-  const Rows r = rows_of_groups(l, l.type(n.operands[0]).shape, a.axis);
-  const Statistics s = statistics(l, n.operands[0], r, a.a, true);
-  normalise(l, n, r, s, [&](ValueId v, const Indices& at) { return l.load(v, {at[1]}); });
+  const NewRows rows = [&] { return rows_of_groups(l, l.type(n.operands[0]).shape, a.axis); };
+  const Statistics s = statistics(l, n.operands[0], rows, a.a, true);
+  const Rows r = rows();
+  normalise(l, n, r, s, [&](ValueId v) { return l.load(v, {r.element[1]}); });
 }
 
 // The factor of a channel is worked out once: y = (x - mean) * (scale / sqrt(var + epsilon)) + bias.

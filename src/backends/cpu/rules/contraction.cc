@@ -3,7 +3,8 @@
 //   pad      (only for a guarded operand)  A with its padding written out, channels innermost
 //   pack     (only where B is not a constant)  panels Bp[batch, column/NR, k, column%NR], zero-filled
 //   task     parallel over batch x row blocks x panel blocks; in each, panels outside, row tiles inside, so that a
-//            panel stays in cache while the row tiles pass over it
+//            panel stays in cache while the row tiles pass over it. A long k is cut into blocks, outermost, whose part
+//            of a panel fits L1; sums wait in the thread's scratch memory between blocks.
 //   tile     acc[MR, NR] in registers; k innermost; MR broadcasts of A times NR lanes of B; then the epilogue
 //
 // A constant B is packed at compile time: the parameter takes the panel layout. Rows beyond the end repeat the last
@@ -32,6 +33,7 @@ class Tiler {
     order_reduce();
     unguard_a();
     if (!pack_constant_b()) pack_dynamic_b();
+    merge_reduce();
     choose_blocks();
     stages_.push_back(tasks());
     Stmt body = loop::seq(stages_);
@@ -82,6 +84,26 @@ class Tiler {
     if (!linear) return INT64_MAX;
     return linear->coefficient.constant().value_or(INT64_MAX - 1);
   }
+  // Neighbouring reduce iterators become one where both operands walk them as one (kernel columns and channels of a
+  // first layer): fewer, longer loops.
+  void merge_reduce() {
+    for (size_t d = k_.reduce.size(); d-- > 1;) {
+      const Iter outer = k_.reduce[d - 1], inner = k_.reduce[d];
+      const Index joint = loop_var(c_, "k", outer.extent * inner.extent);
+      const sym::Map m = {{outer.var, sym::floordiv(joint, inner.extent)}, {inner.var, sym::mod(joint, inner.extent)}};
+      const auto walks = [&](const Expr& e) {
+        if (e->op != Op::load || e->guard) return false;
+        const Index at = loop::offset(c_, e->buffer, e->indices);
+        const auto joined = sym::linear_in(sym::substitute(at, m), joint), before = sym::linear_in(at, inner.var);
+        return joined && before && joined->coefficient == before->coefficient;
+      };
+      if (!walks(k_.a) || !walks(k_.b)) continue;
+      k_.a = loop::substitute(k_.a, m), k_.b = loop::substitute(k_.b, m);
+      k_.reduce.erase(k_.reduce.begin() + static_cast<long>(d));
+      k_.reduce[d - 1] = {joint, outer.extent * inner.extent, true, {}};
+    }
+  }
+
   bool guarded(const Expr& load) const { return load->guard && !sym::proved(load->guard); }
 
   // The guard only says that the index is inside the buffer, and the index grows with every iterator: then the load
@@ -224,8 +246,17 @@ class Tiler {
     if (auto m = rows_.constant()) mr_ = std::min<int64_t>(mr_, std::max<int64_t>(*m, 1));
     tiles_ = sym::ceildiv(rows_, mr_);
     panels_ = sym::ceildiv(k_.column.extent, nr_);
-    const int64_t depth = extent(k_.reduce).constant().value_or(512);
-    tiles_a_task_ = std::clamp<int64_t>(target_.l2_bytes / 2 / std::max<int64_t>(1, depth * mr_ * 4), 1, 32);
+    // What a row of A takes in cache: the windows of neighbouring pixels overlap, only channels count.
+    const int64_t depth = k_.reduce.empty() ? 1 : k_.reduce.back().extent.constant().value_or(512);
+    if (k_.reduce.size() == 1 && depth > kLongestBlock * 3 / 2) {
+      // The longest block that divides k, if there is one.
+      k_block_ = kLongestBlock;
+      for (int64_t b = kLongestBlock; depth % k_block_ != 0 && b >= kLongestBlock * 2 / 3; b -= 4)
+        if (depth % b == 0) k_block_ = b;
+      k_blocks_ = (depth + k_block_ - 1) / k_block_;
+    }
+    const int64_t in_cache = k_blocks_ > 1 ? k_block_ : depth;
+    tiles_a_task_ = std::clamp<int64_t>(target_.l2_bytes / 2 / std::max<int64_t>(1, in_cache * mr_ * 4), 1, 48);
     if (auto n = tiles_.constant()) tiles_a_task_ = std::min(tiles_a_task_, std::max<int64_t>(*n, 1));
     const int64_t panels = panels_.constant().value_or(8);
     const int64_t row_blocks = sym::ceildiv(tiles_, tiles_a_task_).constant().value_or(4);
@@ -239,15 +270,26 @@ class Tiler {
       const Index column_block = sym::mod(t, column_blocks), rest = sym::floordiv(t, column_blocks);
       const Index row_block = sym::mod(rest, row_blocks), batch = sym::floordiv(rest, row_blocks);
       const Index first_panel = column_block * panels_a_task_, first_tile = row_block * tiles_a_task_;
-      return serial(c_, "panel", sym::min(c_.constant(panels_a_task_), panels_ - first_panel), [&](Index p) {
-        return serial(c_, "tile", sym::min(c_.constant(tiles_a_task_), tiles_ - first_tile), [&](Index i) {
-          return tile(batch, first_panel + p, first_tile + i);
+      const auto tiles = [&](const Buffer& waiting, Index block) {
+        return serial(c_, "panel", sym::min(c_.constant(panels_a_task_), panels_ - first_panel), [&](Index p) {
+          return serial(c_, "tile", sym::min(c_.constant(tiles_a_task_), tiles_ - first_tile), [&](Index i) {
+            return tile(batch, first_panel + p, first_tile + i, {waiting, p, i, block});
+          });
         });
-      });
+      };
+      if (k_blocks_ == 1) return tiles(nullptr, {});
+      const Buffer waiting = loop::make_buffer("waiting", k_.dtype, {c_.constant(panels_a_task_), c_.constant(tiles_a_task_), c_.constant(mr_), c_.constant(nr_)}, Scope::local);
+      return loop::alloc(waiting, serial(c_, "block", c_.constant(k_blocks_), [&](Index b) { return tiles(waiting, b); }));
     });
   }
 
-  Stmt tile(Index batch, Index panel, Index row_tile) {
+  // Where the sums of a tile wait between blocks of k; no buffer: there is one block only.
+  struct Block {
+    Buffer waiting;
+    Index panel, tile, number;
+  };
+
+  Stmt tile(Index batch, Index panel, Index row_tile, const Block& block) {
     const Buffer acc = loop::make_buffer("acc", k_.dtype, {c_.constant(mr_), c_.constant(nr_)}, Scope::reg);
     sym::Map base;
     bind(base, k_.batch, unflatten(batch, extents(k_.batch)));
@@ -255,7 +297,7 @@ class Tiler {
       return unrolled(c_, "i", mr_, [&](Index i) { return vector(c_, "j", nr_, [&](Index j) { return f(i, j); }); });
     };
     const Stmt clear = each([&](Index i, Index j) { return loop::store(acc, {i, j}, loop::constant(k_.dtype, 0)); });
-    const Stmt sum = reduce_loops(0, base, [&](const sym::Map& at) {
+    const Stmt sum = reduce_loops(0, base, block, [&](const sym::Map& at) {
       return each([&](Index i, Index j) {
         sym::Map m = at;
         m[k_.column.var] = panel * nr_ + j;
@@ -266,17 +308,28 @@ class Tiler {
         return loop::store(acc, {i, j}, is_float(k_.dtype) ? loop::fma(a, b, old) : old + a * b);
       });
     });
-    return loop::alloc(acc, loop::seq({clear, sum, finish(acc, base, panel, row_tile)}));
+    const Stmt done = finish(acc, base, panel, row_tile);
+    if (!block.waiting) return loop::alloc(acc, loop::seq({clear, sum, done}));
+    const Buffer& w = block.waiting;
+    const Stmt fetch = each([&](Index i, Index j) { return loop::store(acc, {i, j}, loop::load(w, {block.panel, block.tile, i, j})); });
+    const Stmt keep = each([&](Index i, Index j) { return loop::store(w, {block.panel, block.tile, i, j}, loop::load(acc, {i, j})); });
+    const auto is = [&](int64_t n) { return loop::from_index(DType::b1, sym::eq(block.number, n)); };
+    return loop::alloc(acc, loop::seq({loop::branch(is(0), clear, fetch), sum, loop::branch(is(k_blocks_ - 1), done, keep)}));
   }
 
   // The reduce loops, the innermost unrolled by four.
-  Stmt reduce_loops(size_t d, const sym::Map& m, const std::function<Stmt(const sym::Map&)>& body) {
+  Stmt reduce_loops(size_t d, const sym::Map& m, const Block& block, const std::function<Stmt(const sym::Map&)>& body) {
     if (d == k_.reduce.size()) return body(m);
     const auto step = [&](Index v) {
       sym::Map inner = m;
       inner[k_.reduce[d].var] = v;
-      return reduce_loops(d + 1, inner, body);
+      return reduce_loops(d + 1, inner, block, body);
     };
+    if (block.waiting) {  // there is one iterator only
+      const Index first = block.number * k_block_;
+      const Index count = k_block_ * k_blocks_ == k_.reduce[d].extent.value() ? c_.constant(k_block_) : sym::min(c_.constant(k_block_), k_.reduce[d].extent - first);
+      return unrolled_by(c_, "k", count, 4, [&](Index k) { return step(first + k); });
+    }
     if (d + 1 == k_.reduce.size()) return unrolled_by(c_, "k", k_.reduce[d].extent, 4, step);
     return serial(c_, "k", k_.reduce[d].extent, step);
   }
@@ -315,7 +368,8 @@ class Tiler {
   sym::Context& c_;
   const CpuTarget& target_;
   const int64_t nr_;
-  int64_t mr_ = 1, tiles_a_task_ = 1, panels_a_task_ = 1;
+  static constexpr int64_t kLongestBlock = 384;  // of k: 24 KB of a panel
+  int64_t mr_ = 1, tiles_a_task_ = 1, panels_a_task_ = 1, k_block_ = 0, k_blocks_ = 1;
   Index rows_, batch_, tiles_, panels_;
   Buffer padded_;
   std::vector<int> padded_order_;

@@ -180,8 +180,11 @@ Stmt Nest::build() {
   }
   Indices extents;
   for (size_t d = 0; d + 1 < spatial_.size(); ++d) extents.push_back(spatial_[d].extent);
-  const int64_t line = work_of_one() * last.extent.constant().value_or(64);
-  return parallel(c_, "line", sym::product(c_, extents), std::max<int64_t>(1, kWorkOfAThread / std::max<int64_t>(1, line)), [&](Index p) {
+  // Two 4-bit elements share a byte: lines may meet in one, so one thread writes them all.
+  bool nibbles = false;
+  loop::visit(body_, [&](const Stmt& s) { nibbles = nibbles || (s->kind == StmtKind::store && info(s->buffer->dtype).bits < 8); });
+  const int64_t line = nibbles ? 0 : work_of_one() * last.extent.constant().value_or(64);
+  return parallel(c_, "line", sym::product(c_, extents), line == 0 ? INT64_MAX : std::max<int64_t>(1, kWorkOfAThread / line), [&](Index p) {
     sym::Map m;
     const Indices at = unflatten(p, extents);
     for (size_t d = 0; d < at.size(); ++d) m[spatial_[d].var] = at[d];
