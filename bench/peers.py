@@ -213,13 +213,27 @@ def ratio(r: dict[str, Any]) -> float | None:
     return min(peers) / r["tripod"][1] if peers and "tripod" in r else None
 
 
-def report(results: list[dict[str, Any]], command: str) -> str:
-    """The markdown section: a table and a geometric mean for each number of threads."""
+def command_line() -> str:
+    """The command as given, without options that name files."""
+    kept, words = ["bench/peers.py"], iter(sys.argv[1:])
+    for word in words:
+        if word in ("--compiler", "--results", "--json"):
+            next(words, None)
+        else:
+            kept.append(word)
+    return " ".join(kept)
+
+
+def report(results: list[dict[str, Any]], command: str, load: float) -> str:
+    """The markdown section: a table and a geometric mean for each number of threads. `load` was the machine's
+    before the start: above a half the figures are not worth keeping, and the text says so."""
     import onnxruntime
     import openvino
     lines = [f"`{command}`, {datetime.date.today().isoformat()}, {cpu_name()}.",
              f"onnxruntime {onnxruntime.__version__}, openvino {openvino.__version__.split('-')[0]}; f32; "
              "best / median in ms; last column: better peer / Tripod by medians, above 1 where Tripod leads."]
+    if load > 0.5:
+        lines.append(f"**The machine was busy (load {load:.1f}): measure again.**")
     for threads in sorted({r["threads"] for r in results}):
         rows = [r for r in results if r["threads"] == threads]
         lines += ["", f"### {threads} thread{'s' if threads > 1 else ''}", "",
@@ -283,6 +297,7 @@ def main() -> int:
     names = {(MODELS | MORE)[m][0] for m in labels}
     models.fetch([s for s in models.SOURCES if s.name in names])
     make_models.make([n for n in make_models.NAMES if n in names])
+    load = os.getloadavg()[1]
     compiled = {m: ("", "not measured") for m in labels} if args.peers_only else compile_all(labels, args)
 
     results: list[dict[str, Any]] = []
@@ -302,8 +317,7 @@ def main() -> int:
             q = ratio(r)
             print(f"{label}, {threads} thread{'s' * (threads > 1)}: " + ", ".join(f"{e} {r[e][1]:.3g} ms" for e in ENGINES if e in r)
                   + (f"; peer / tripod {q:.2f}" if q else "") + "".join(f"; {e}: {t}" for e, t in r["errors"].items()), flush=True)
-    command = "bench/peers.py " + " ".join(a for a in sys.argv[1:] if not a.startswith("/"))
-    text = report(results, command.strip())
+    text = report(results, command_line(), load)
     print("\n" + text)
     if args.results:
         write_section(args.results, text)
