@@ -97,12 +97,31 @@ std::string Import::why_no_row(const std::string& domain, const std::string& op,
   return "operator \"" + op + "\" of " + version + " is not supported yet";
 }
 
-int32_t Import::add_graph(const std::string& name) {
-  if (free_graphs.empty()) return module->add_graph(name);
-  const int32_t i = free_graphs.back();
-  free_graphs.pop_back();
-  module->graph(i) = Graph(module.get(), name);
-  return i;
+int32_t Import::add_graph(const std::string& name, int32_t parent) {
+  const auto free = std::find_if(free_graphs.begin(), free_graphs.end(), [&](int32_t i) { return i > parent; });
+  int32_t index;
+  if (free == free_graphs.end()) {
+    index = module->add_graph(name);
+  } else {
+    index = *free;
+    free_graphs.erase(free);
+    std::set<std::string> names;
+    for (int32_t i = 0; i < module->num_graphs(); ++i) names.insert(module->graph(i).name());
+    std::string unique = name;
+    for (int k = 1; names.contains(unique); ++k) unique = name + "." + std::to_string(k);
+    module->graph(index) = Graph(module.get(), unique);
+  }
+  made_graphs.push_back(index);
+  return index;
+}
+
+// Graphs cannot be removed from a module: one that is left over at the end is empty and belongs to no node.
+void Import::abandon_graphs(size_t keep) {
+  for (; made_graphs.size() > keep; made_graphs.pop_back()) {
+    const int32_t i = made_graphs.back();
+    module->graph(i) = Graph(module.get(), "unused." + std::to_string(i));
+    free_graphs.insert(std::lower_bound(free_graphs.begin(), free_graphs.end(), i), i);
+  }
 }
 
 ValueId Import::constant(Graph& g, const ::onnx::TensorProto& t) {
@@ -317,6 +336,36 @@ ImportResult Import::run() {
   return result;
 }
 
+// --- decisions ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Where a decision is needed, both outcomes are tried. Often only one of them is a model at all (the other fails a few
+// nodes later, on the rank that it leads to): then that one is taken, under the requirement that it holds.
+ImportResult import_decided(const std::shared_ptr<Source>& source, const std::string& folder, ImportOptions options,
+                            Diagnostics& diagnostics, int depth) {
+  const bool report = options.specialise;
+  options.specialise = true;
+  ImportResult open = Import(source, folder, options, diagnostics).run();
+  if (!open.needs_decision) return open;
+  const size_t given = options.decisions.size();
+  ImportResult outcomes[2];
+  Diagnostics errors[2];
+  for (int i = 0; i < 2 && depth < 8; ++i) {
+    options.decisions.resize(given);
+    options.decisions.push_back(i == 0);
+    outcomes[i] = import_decided(source, folder, options, errors[i], depth + 1);
+  }
+  for (int i = 0; i < 2; ++i)
+    if (outcomes[i].module && !errors[1 - i].ok()) return std::move(outcomes[i]);
+  if (report) return open;
+  options.decisions.resize(given);
+  options.specialise = false;
+  return Import(source, folder, options, diagnostics).run();  // says which condition is open
+}
+
+}  // namespace
+
 // --- files --------------------------------------------------------------------------------------------------------
 
 ImportResult import_bytes(std::span<const std::byte> bytes, const std::string& folder, const ImportOptions& options,
@@ -334,7 +383,7 @@ ImportResult import_bytes(std::span<const std::byte> bytes, const std::string& f
     diagnostics.error({}, "is not an ONNX model, or a damaged one: the protobuf cannot be read");
     return {};
   }
-  return Import(source, folder, options, diagnostics).run();
+  return import_decided(source, folder, options, diagnostics, 0);
 }
 
 ImportResult import_file(const std::string& path, const ImportOptions& options, Diagnostics& diagnostics) {

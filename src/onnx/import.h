@@ -33,8 +33,9 @@ struct ImportOptions {
   std::map<std::string, std::vector<int64_t>> shapes;
   // Where an If has a condition that depends on dims only, is not decidable, and has branches of different rank, the
   // program is specialised: decisions[k] is the outcome taken for the k-th such If (in the order of import) and
-  // becomes a requirement of the module. When there are not enough of them that is an error, or, with `specialise`,
-  // ImportResult::needs_decision: the caller imports again with both outcomes and compiles every variant.
+  // becomes a requirement of the module. Where one is missing and only one outcome leads to a legal model, that is
+  // taken. Otherwise it is an error, or, with `specialise`, ImportResult::needs_decision: the caller imports again
+  // with both outcomes and compiles every variant.
   std::vector<bool> decisions;
   bool specialise = false;
 };

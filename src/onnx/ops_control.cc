@@ -16,10 +16,11 @@ using sym::Truth;
 struct Mark {
   explicit Mark(Import& i)
       : import(i), symbols(i.module->data_symbols.size()), wanted(i.module->requirements.size()),
-        decided(i.decided.size()), facts(i.facts.size()) {}
+        decided(i.decided.size()), facts(i.facts.size()), graphs(i.made_graphs.size()) {}
   void roll_back() const {
     import.decided.resize(decided);
     import.facts.resize(facts);
+    import.abandon_graphs(graphs);
     import.module->data_symbols.resize(symbols);
     import.module->requirements.resize(wanted);
   }
@@ -31,17 +32,8 @@ struct Mark {
     return false;
   }
   Import& import;
-  size_t symbols, wanted, decided, facts;
+  size_t symbols, wanted, decided, facts, graphs;
 };
-
-// Graph ids made for a body; given back when the import of the body is abandoned.
-void free_graphs_from(Import& import, int32_t first, std::vector<int32_t> reused) {
-  for (int32_t i = import.module->num_graphs(); i-- > first;) {
-    import.module->graph(i) = graph::Graph(import.module.get(), "unused");
-    import.free_graphs.push_back(i);
-  }
-  for (int32_t i : reused) import.free_graphs.push_back(i);
-}
 
 std::vector<std::string> names_of(const ::onnx::GraphProto& body) {
   std::vector<std::string> r;
@@ -74,7 +66,7 @@ Branch import_branch(NodeContext& c, const char* name, std::vector<ValueId>& cap
   const ::onnx::GraphProto& body = c.attr_graph(name);
   if (body.input_size() != 0) c.fail("the " + std::string(name) + " must not have inputs");
   Branch b;
-  b.graph = import.add_graph(body.name().empty() ? name : body.name());
+  b.graph = import.add_graph(body.name().empty() ? name : body.name(), c.scope.graph_index);
   b.first_requirement = c.g.module().requirements.size();
   const std::string path = (c.site.name.empty() ? "If " + std::to_string(c.site.index) : c.site.name) + "/" + name;
   b.outputs = c.scope.import_graph(body, b.graph, {}, path, captures);
@@ -142,8 +134,6 @@ std::vector<ValueId> if_(NodeContext& c) {
   }
 
   const Mark mark(import);
-  const int32_t first_graph = c.g.module().num_graphs();
-  const std::vector<int32_t> free_before = import.free_graphs;
   std::vector<ValueId> captures;
   std::optional<Branch> branches[2];
   bool poisoned = false;
@@ -166,11 +156,6 @@ std::vector<ValueId> if_(NodeContext& c) {
       c.fail("the branches give " + graph::text(a) + " and " + graph::text(b) + " for output " + std::to_string(i));
     if (a.rank() != b.rank()) {
       mark.roll_back();
-      std::vector<int32_t> reused;  // that were free when this node began
-      for (int32_t id : free_before)
-        if (std::find(import.free_graphs.begin(), import.free_graphs.end(), id) == import.free_graphs.end())
-          reused.push_back(id);
-      free_graphs_from(import, first_graph, std::move(reused));
       return specialised(c, known, a.rank(), b.rank());
     }
   }
@@ -229,10 +214,8 @@ Body import_body(NodeContext& c, const ::onnx::GraphProto& body, const std::vect
   for (;;) {
     mark.roll_back();
     for (Expr e : made) c.g.module().data_symbols.push_back(e);
-    const int32_t first_graph = c.g.module().num_graphs();
-    const std::vector<int32_t> free_before = import.free_graphs;
     Body r;
-    r.graph = import.add_graph(body.name().empty() ? "body" : body.name());
+    r.graph = import.add_graph(body.name().empty() ? "body" : body.name(), c.scope.graph_index);
     r.carried = carried;
     std::vector<Type> inputs = before;
     inputs.insert(inputs.end(), carried.begin(), carried.end());
@@ -259,11 +242,6 @@ Body import_body(NodeContext& c, const ::onnx::GraphProto& body, const std::vect
       g.set_outputs(r.outputs, names_of(body));
       return r;
     }
-    std::vector<int32_t> reused;
-    for (int32_t id : free_before)
-      if (std::find(import.free_graphs.begin(), import.free_graphs.end(), id) == import.free_graphs.end())
-        reused.push_back(id);
-    free_graphs_from(import, first_graph, std::move(reused));
   }
 }
 

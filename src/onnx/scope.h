@@ -60,7 +60,10 @@ class Import {
   const Row* find_row(const std::string& domain, const std::string& op, int opset) const;
   const ::onnx::FunctionProto* find_function(const ::onnx::NodeProto& node) const;
   std::string why_no_row(const std::string& domain, const std::string& op, int opset, std::string& hint) const;
-  int32_t add_graph(const std::string& name);     // reuses the ids in free_graphs
+  // A new graph of the module for a body in graph `parent`; its index is higher. abandon_graphs() takes back all but
+  // the first `keep` that were made: their ids are used again.
+  int32_t add_graph(const std::string& name, int32_t parent);
+  void abandon_graphs(size_t keep);
   // A tensor as a constant of g. Throws NodeError.
   ValueId constant(Graph& g, const ::onnx::TensorProto& t);
   // The type that the model declares. Throws NodeError when it is not one we know.
@@ -73,7 +76,7 @@ class Import {
   TensorReader tensors;
   std::map<std::string, Expr> dim_params;
   std::unordered_map<int32_t, GraphState> states;  // by index of the graph
-  std::vector<int32_t> free_graphs;
+  std::vector<int32_t> made_graphs, free_graphs;
   std::vector<std::string> decided;                // conditions, see ImportResult::decisions
   std::vector<std::pair<Expr, bool>> facts;        // conditions that a decision made true or false
   int function_depth = 0;

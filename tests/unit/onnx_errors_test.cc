@@ -11,7 +11,7 @@ const std::string kX = input("x", {"N", "3", "8", "8"});
 
 std::string raw_errors(const std::string& bytes) {
   Diagnostics d;
-  EXPECT_FALSE(import_bytes(std::as_bytes(std::span(bytes.data(), bytes.size())), "", {}, d).module);
+  EXPECT_FALSE(import_string(bytes, d).module);
   return d.text("m");
 }
 
@@ -22,13 +22,13 @@ TEST(OnnxErrors, NotAModel) {
             "1 error\n");
   EXPECT_EQ(raw_errors("hello, this is not a model"),
             "m: error: is not an ONNX model, or a damaged one: the protobuf cannot be read\n1 error\n");
-  const std::string whole = bytes_of(model_text(kX + node("Relu", {"x"}, {"y"}) + output("y")));
+  const std::string whole = model(kX + node("Relu", {"x"}, {"y"}) + output("y"));
   EXPECT_EQ(raw_errors(whole.substr(0, whole.size() - 3)),
             "m: error: is not an ONNX model, or a damaged one: the protobuf cannot be read\n1 error\n");
 }
 
 TEST(OnnxErrors, EveryPrefixOfAModelIsAnErrorOrAModel) {
-  const std::string whole = bytes_of(model_text(kX + node("Relu", {"x"}, {"y"}) + output("y")));
+  const std::string whole = model(kX + node("Relu", {"x"}, {"y"}) + output("y"));
   for (size_t n = 0; n < whole.size(); ++n) {
     Diagnostics d;
     const auto r = import_bytes(std::as_bytes(std::span(whole.data(), n)), "", {}, d);
@@ -37,23 +37,23 @@ TEST(OnnxErrors, EveryPrefixOfAModelIsAnErrorOrAModel) {
 }
 
 TEST(OnnxErrors, Versions) {
-  EXPECT_EQ(errors("ir_version: 2 opset_import { version: 5 } graph { " + kX + node("Relu", {"x"}, {"y"}) + output("y") + "}"),
+  EXPECT_EQ(errors(ir_version(2) + imports("", 5) + graph(kX + node("Relu", {"x"}, {"y"}) + output("y"))),
             "model.onnx: error: IR version 2 is not supported, those from 3 to 14 are\n"
             "  hint: re-export the model or convert it with onnx.version_converter\n"
             "model.onnx: error: opset 5 is not supported, those from 6 to 28 are\n"
             "  hint: convert the model with onnx.version_converter\n"
             "2 errors\n");
-  EXPECT_EQ(errors("ir_version: 8 graph { " + kX + node("Relu", {"x"}, {"y"}) + output("y") + "}"),
+  EXPECT_EQ(errors(ir_version(8) + graph(kX + node("Relu", {"x"}, {"y"}) + output("y"))),
             "model.onnx: error: the model does not import the ONNX opset\n"
             "  hint: add \"\" to opset_import\n"
             "1 error\n");
 }
 
 TEST(OnnxErrors, UnknownOperatorsAllAtOnce) {
-  EXPECT_EQ(errors(model_text(kX + node("Foo", {"x"}, {"a"}, "", "first") + node("Relu", {"a"}, {"b"}) +
-                              node("Gelu", {"x"}, {"c"}) + node("Bar", {"b"}, {"d"}, "domain: 'my.ops' ") +
+  EXPECT_EQ(errors(model(kX + node("Foo", {"x"}, {"a"}, "", "first") + node("Relu", {"a"}, {"b"}) +
+                              node("Gelu", {"x"}, {"c"}) + node("Bar", {"b"}, {"d"}, domain("my.ops")) +
                               node("Upsample", {"x"}, {"e"}) + node("StringSplit", {"x"}, {"f"}) + output("d"), 17,
-                              "opset_import { domain: 'my.ops' version: 1 }")),
+                              imports("my.ops", 1))),
             "model.onnx: error: node 0 Foo 'first': ONNX has no operator \"Foo\"\n"
             "  hint: give its implementation with --ops=FILE (docs/custom-operators.md)\n"
             "model.onnx: error: node 2 Gelu: operator \"Gelu\" exists from opset 20 on, the model says 17\n"
@@ -68,7 +68,7 @@ TEST(OnnxErrors, UnknownOperatorsAllAtOnce) {
 }
 
 TEST(OnnxErrors, Names) {
-  EXPECT_EQ(errors(model_text(kX + node("Relu", {"nowhere"}, {"a"}) + node("Relu", {"x"}, {"b"}) +
+  EXPECT_EQ(errors(model(kX + node("Relu", {"nowhere"}, {"a"}) + node("Relu", {"x"}, {"b"}) +
                               node("Tanh", {"x"}, {"b"}) + node("Relu", {"a"}, {"c"}) + output("b") + output("lost"))),
             "model.onnx: error: node 0 Relu: input 0 'nowhere' is not defined\n"
             "  hint: no node, input or initializer has that name\n"
@@ -80,7 +80,7 @@ TEST(OnnxErrors, Names) {
 }
 
 TEST(OnnxErrors, Cycle) {
-  EXPECT_EQ(errors(model_text(kX + node("Add", {"x", "c"}, {"a"}, "", "in") + node("Relu", {"a"}, {"b"}) +
+  EXPECT_EQ(errors(model(kX + node("Add", {"x", "c"}, {"a"}, "", "in") + node("Relu", {"a"}, {"b"}) +
                               node("Tanh", {"b"}, {"c"}) + node("Neg", {"c"}, {"d"}) + output("d"))),
             "model.onnx: error: node 0 Add 'in': needs its own result: node 0 Add 'in' -> node 1 Relu -> node 2 Tanh -> "
             "node 0 Add 'in'\n"
@@ -89,7 +89,7 @@ TEST(OnnxErrors, Cycle) {
 }
 
 TEST(OnnxErrors, Attributes) {
-  EXPECT_EQ(errors(model_text(kX + node("LeakyRelu", {"x"}, {"a"}, attr_int("alpha", 1)) +
+  EXPECT_EQ(errors(model(kX + node("LeakyRelu", {"x"}, {"a"}, attr_int("alpha", 1)) +
                               node("Concat", {"x", "x"}, {"b"}) + node("Concat", {"x", "x"}, {"c"}, attr_int("axis", 7)) +
                               node("Flatten", {"x"}, {"d"}, attr_int("axis", 1) + attr_int("axis", 2)) + output("a"))),
             "model.onnx: error: node 0 LeakyRelu: attribute \"alpha\" must be of type float, it is of type int\n"
@@ -100,7 +100,7 @@ TEST(OnnxErrors, Attributes) {
 }
 
 TEST(OnnxErrors, Operands) {
-  EXPECT_EQ(errors(model_text(kX + input("i", {"2"}, 7) + node("Add", {"x"}, {"a"}) + node("Relu", {"x", "x"}, {"b"}) +
+  EXPECT_EQ(errors(model(kX + input("i", {"2"}, kI64) + node("Add", {"x"}, {"a"}) + node("Relu", {"x", "x"}, {"b"}) +
                               node("Add", {"x", "i"}, {"c"}) + node("Exp", {"i"}, {"d"}) + output("a"))),
             "model.onnx: error: node 0 Add: input 1 is missing\n"
             "model.onnx: error: node 1 Relu: has 2 inputs, at most 1 are allowed\n"
@@ -111,19 +111,25 @@ TEST(OnnxErrors, Operands) {
 }
 
 TEST(OnnxErrors, Sizes) {
-  EXPECT_EQ(errors(model_text(input("x", {"4294967296", "4294967296"}) + node("Relu", {"x"}, {"y"}) + output("y"))),
+  EXPECT_EQ(errors(model(input("x", {"4294967296", "4294967296"}) + node("Relu", {"x"}, {"y"}) + output("y"))),
             "model.onnx: error: input 'x': has more elements than memory can hold\n"
             "1 error\n");
-  EXPECT_EQ(errors(model_text(input("x", {"-2", "3"}) + input("z", {"3"}, 0) + "input { name: 'u' } " + output("x"))),
+  GraphProto untyped;
+  untyped.add_input()->set_name("u");
+  const std::string no_type = untyped.SerializeAsString();
+  EXPECT_EQ(errors(model(input("x", {"-2", "3"}) + input("z", {"3"}, 0) + no_type + output("x"))),
             "model.onnx: error: input 'x': dim 0 is -2, dims must not be negative\n"
             "model.onnx: error: input 'z': the element type UNDEFINED is not supported\n"
             "model.onnx: error: input 'u': has no type\n"
             "3 errors\n");
-  EXPECT_EQ(errors(model_text("initializer { name: 'a' data_type: 1 dims: 2 dims: 2 float_data: 1 } "
-                              "initializer { name: 'b' data_type: 1 dims: 2 raw_data: 'abc' } "
-                              "initializer { name: 'c' data_type: 1 dims: -1 } "
-                              "initializer { name: 'd' data_type: 1 dims: 4611686018427387905 raw_data: 'abcd' } " +
-                              kX + node("Relu", {"x"}, {"y"}) + output("y"))),
+  const auto raw = [](TensorProto t, const std::string& bytes) {
+    t.set_raw_data(bytes);
+    return initializer(t);
+  };
+  EXPECT_EQ(errors(model(floats("a", {2, 2}, {1}) + raw(tensor("b", kF32, {2}), "abc") +
+                         initializer(tensor("c", kF32, {-1})) +
+                         raw(tensor("d", kF32, {4611686018427387905}), "abcd") + kX + node("Relu", {"x"}, {"y"}) +
+                         output("y"))),
             "model.onnx: error: initializer 'a': has 1 elements of data, f32[2, 2] needs 4\n"
             "model.onnx: error: initializer 'b': has 3 bytes of data, f32[2] needs 8\n"
             "model.onnx: error: initializer 'c': negative dim in the shape [-1]\n"
@@ -132,10 +138,10 @@ TEST(OnnxErrors, Sizes) {
 }
 
 TEST(OnnxErrors, Shapes) {
-  EXPECT_EQ(errors(model_text(kX + input("y", {"5"}) + ints("s", {7, -1}) + node("Add", {"x", "y"}, {"a"}) +
+  EXPECT_EQ(errors(model(kX + input("y", {"5"}) + ints("s", {7, -1}) + node("Add", {"x", "y"}, {"a"}) +
                               node("Squeeze", {"x", "one"}, {"b"}) + ints("one", {1}) +
                               node("Transpose", {"x"}, {"c"}, attr_ints("perm", {0, 1, 1, 2})) + output("a"))),
-            "model.onnx: error: node 0 Add: operands 1 and 2 do not broadcast: [N, 3, 8, 8] and [5], dims 8 and 5\n"
+            "model.onnx: error: node 0 Add: operands 1 and 2 do not broadcast: [N, 3, 8, 8] and [5] differ in dim 3\n"
             "model.onnx: error: node 1 Squeeze: dim 1 of x : f32[N, 3, 8, 8] is not 1 and cannot be dropped\n"
             "model.onnx: error: node 2 Transpose: perm must name each of the 4 dims of x : f32[N, 3, 8, 8] once\n"
             "3 errors\n");
@@ -145,7 +151,7 @@ TEST(OnnxErrors, Options) {
   ImportOptions o;
   o.dims["M"] = {1, 4};
   o.shapes["z"] = {1, 2};
-  EXPECT_EQ(errors(model_text(kX + node("Relu", {"x"}, {"y"}) + output("y")), o),
+  EXPECT_EQ(errors(model(kX + node("Relu", {"x"}, {"y"}) + output("y")), o),
             "model.onnx: error: --shape: the model has no input 'z'\n"
             "  hint: it has: x\n"
             "model.onnx: error: --dim: the model has no dim 'M'\n"
@@ -163,14 +169,21 @@ TEST(OnnxErrors, ExternalData) {
   std::filesystem::create_symlink("/etc", folder / "etc");
   const auto external = [](const std::string& name, const std::string& location, const std::string& offset = "",
                            const std::string& length = "") {
-    std::string s = "initializer { name: '" + name + "' data_type: 1 dims: 2 data_location: EXTERNAL external_data { key: "
-                    "'location' value: '" + location + "' } ";
-    if (!offset.empty()) s += "external_data { key: 'offset' value: '" + offset + "' } ";
-    if (!length.empty()) s += "external_data { key: 'length' value: '" + length + "' } ";
-    return s + "} ";
+    TensorProto t = tensor(name, kF32, {2});
+    t.set_data_location(TensorProto::EXTERNAL);
+    const auto add = [&](const char* key, const std::string& v) {
+      if (v.empty()) return;
+      auto* e = t.add_external_data();
+      e->set_key(key);
+      e->set_value(v);
+    };
+    add("location", location);
+    add("offset", offset);
+    add("length", length);
+    return initializer(t);
   };
   const std::string rest = kX + node("Relu", {"x"}, {"y"}) + output("y");
-  EXPECT_EQ(errors(model_text(external("a", "../w.bin") + external("b", "/etc/passwd") + external("c", "link.bin") +
+  EXPECT_EQ(errors(model(external("a", "../w.bin") + external("b", "/etc/passwd") + external("c", "link.bin") +
                               external("d", "etc/passwd") + external("e", "none.bin") + external("f", "w.bin", "12") +
                               external("g", "w.bin", "-4") + external("h", "w.bin", "0", "4") + external("i", "inner") +
                               external("j", "w.bin", "9223372036854775807") + rest), {}, folder.string()),
@@ -193,29 +206,25 @@ TEST(OnnxErrors, ExternalData) {
             "has 16\n"
             "  hint: the file is damaged or not the one that belongs to the model\n"
             "10 errors\n");
-  EXPECT_EQ(errors(model_text(external("a", "w.bin") + rest)),
+  EXPECT_EQ(errors(model(external("a", "w.bin") + rest)),
             "model.onnx: error: initializer 'a': external data 'w.bin' needs the model as a file, it was given as bytes\n"
             "1 error\n");
   Diagnostics d;
-  EXPECT_TRUE(import_text(model_text(external("a", "w.bin", "8") + rest), d, {}, folder.string()).module) << d.text("");
+  EXPECT_TRUE(import_string(model(external("a", "w.bin", "8") + rest), d, {}, folder.string()).module) << d.text("");
   std::filesystem::remove_all(folder);
 }
 
 TEST(OnnxErrors, InsideSubgraphsAndFunctions) {
-  const std::string then_ = "attribute { name: 'then_branch' type: GRAPH g { name: 't' " + node("Foo", {"x"}, {"t"}) +
-                            output("t") + "} } ";
-  const std::string else_ = "attribute { name: 'else_branch' type: GRAPH g { name: 'e' " + node("Relu", {"y"}, {"e"}) +
-                            output("e") + "} } ";
-  EXPECT_EQ(errors(model_text(kX + input("c", {}, 9) + node("If", {"c"}, {"y1"}, then_ + else_, "choice") + output("y1"))),
+  const std::string then_ = attr_graph("then_branch", node("Foo", {"x"}, {"t"}) + output("t"));
+  const std::string else_ = attr_graph("else_branch", node("Relu", {"y"}, {"e"}) + output("e"));
+  EXPECT_EQ(errors(model(kX + input("c", {}, kBool) + node("If", {"c"}, {"y1"}, then_ + else_, "choice") + output("y1"))),
             "model.onnx: error: node 0 Foo 'choice/then_branch': ONNX has no operator \"Foo\"\n"
             "  hint: give its implementation with --ops=FILE (docs/custom-operators.md)\n"
             "model.onnx: error: node 0 Relu 'choice/else_branch': input 0 'y' is not defined\n"
             "  hint: no node, input or initializer has that name\n"
             "2 errors\n");
-  EXPECT_EQ(errors(model_text(kX + node("F", {"x"}, {"y"}, "domain: 'my' ", "call") + output("y"), 17,
-                              "opset_import { domain: 'my' version: 1 } functions { name: 'F' domain: 'my' input: 'a' "
-                              "output: 'b' opset_import { version: 17 } opset_import { domain: 'my' version: 1 } " +
-                              node("F", {"a"}, {"b"}, "domain: 'my' ") + " }")),
+  EXPECT_EQ(errors(model(kX + node("F", {"x"}, {"y"}, domain("my"), "call") + output("y"), 17,
+                         imports("my", 1) + function("F", {"a"}, {"b"}, node("F", {"a"}, {"b"}, domain("my"))))),
             "model.onnx: error: node 0 my::F 'call': functions call each other more than 32 deep\n1 error\n");
 }
 
