@@ -44,10 +44,9 @@ $python examples/ocr/prepare.py picture $out/picture.ppm $out/drawn.txt
 
 # Height and width are free: the files leave them open, and no --dim narrows them.
 for m in det rec; do
-  start=$(date +%s%N)
-  build/bin/tripod compile $models/ppocr_$m.onnx -o $out/$m.so
-  echo "demo compile model=$m seconds=$(awk "BEGIN { printf \"%.2f\", ($(date +%s%N) - $start) / 1e9 }")" \
-       "bytes=$(stat -c %s $out/$m.so)"
+  TIMEFORMAT="demo compile model=$m seconds=%R cpu_seconds=%U"
+  time build/bin/tripod compile $models/ppocr_$m.onnx -o $out/$m.so
+  echo "demo artifact model=$m bytes=$(stat -c %s $out/$m.so)"
 done
 
 echo "== examples/ocr"
