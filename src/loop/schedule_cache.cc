@@ -34,8 +34,8 @@ std::unique_ptr<Tree> copy_block(ScheduleState& s, const std::string& name, cons
   t->name = s.fresh_name(name);
   std::vector<Index> place;
   for (size_t d = 0; d < from->shape.size(); ++d) {
-    const int64_t most = sym::bounds(from->shape[d]).hi;
-    const Index v = s.context.var("d" + std::to_string(d), {0, most == sym::Range::kMax ? most : std::max<int64_t>(most - 1, 0)});
+    const Index v = s.context.var("d" + std::to_string(d), {0, sym::Range::kMax});
+    s.context.assume_below(v, from->shape[d]);
     t->iters.push_back({v, from->shape[d], false, v});
     place.push_back(v);
   }
@@ -95,11 +95,14 @@ Refusal cache_write(ScheduleState& s, Tree& b, Scope scope, Block& out) {
   Tree& after = *child_towards(site, b);
   for (const Tree* r : others)
     if (r != &b && is_under(*r, after))
-      return "block " + quoted(r->name) + " uses " + quoted(buffer->name) + " in the same loop " + quoted(after.var->name);
+      return "block " + quoted(r->name) + " uses " + quoted(buffer->name) + " in the same loop " +
+             quoted(after.var->name);
   std::vector<Side> sides(dims->size());
   const std::vector<Side> part = site.var ? touched(s, site, buffer, Touch::write) : std::vector<Side>{};
-  for (size_t d = 0; d < dims->size(); ++d)
-    sides[d] = !part.empty() ? part[d] : whole_side((*dims)[d] < 0 ? buffer->shape[d] : b.iters[static_cast<size_t>((*dims)[d])].extent);
+  for (size_t d = 0; d < dims->size(); ++d) {
+    const int i = (*dims)[d];
+    sides[d] = site.var ? part[d] : whole_side(i < 0 ? buffer->shape[d] : b.iters[static_cast<size_t>(i)].extent);
+  }
   const Buffer copy = s.new_local(buffer->name + "_" + name_of(scope), buffer->dtype, buffer->shape, scope);
   std::unique_ptr<Tree> block = copy_block(s, buffer->name + "_cache_write", copy, buffer);
   // A block that writes a part of the buffer has that part copied.
@@ -119,7 +122,8 @@ Refusal set_scope(ScheduleState& s, const Buffer& b, Scope scope) {
   if (scope == Scope::reg) {
     build(s);
     for (Index e : s.built_buffers.at(b.get())->shape)
-      if (!e.is_const()) return "buffer " + quoted(b->name) + " has the extent " + sym::text(e) + ", which is not a constant";
+      if (!e.is_const())
+        return "buffer " + quoted(b->name) + " has the extent " + sym::text(e) + ", which is not a constant";
   }
   const auto it = s.storage.find(b.get());
   s.storage[b.get()] = {scope, it == s.storage.end() ? b->layout : it->second.layout};
@@ -186,7 +190,8 @@ void Schedule::set_scope(const Buffer& buffer, Scope scope) {
 void Schedule::set_layout(const Buffer& buffer, Layout layout) {
   impl_->step({"set_layout", {buffer_name(buffer)}, {layout_text(layout)}, {}}, [&](TraceStep&) -> Refusal {
     const Buffer mine = impl_->find_buffer(buffer);
-    return mine ? loop::set_layout(*impl_, mine, std::move(layout)) : "there is no buffer " + quoted(buffer_name(buffer));
+    if (!mine) return "there is no buffer " + quoted(buffer_name(buffer));
+    return loop::set_layout(*impl_, mine, std::move(layout));
   });
 }
 

@@ -52,9 +52,9 @@ std::optional<std::vector<int>> store_iters(const Tree& block, const BufferNode*
     for (Index i : a.indices) {
       const auto it = std::find_if(block.iters.begin(), block.iters.end(),
                                    [&](const Iter& x) { return x.var == i && !x.reduce; });
-      const bool first = it == block.iters.end() || std::find(dims.begin(), dims.end(), it - block.iters.begin()) == dims.end();
-      if (!first || (it == block.iters.end() && !i.is_const(0))) return std::nullopt;
-      dims.push_back(it == block.iters.end() ? -1 : static_cast<int>(it - block.iters.begin()));
+      const int at = it == block.iters.end() ? -1 : static_cast<int>(it - block.iters.begin());
+      if (at < 0 ? !i.is_const(0) : std::find(dims.begin(), dims.end(), at) != dims.end()) return std::nullopt;
+      dims.push_back(at);
     }
     if (found && *found != dims) return std::nullopt;
     found = std::move(dims);
@@ -321,7 +321,8 @@ std::vector<Carried> carried(const ScheduleState& s, Tree& loop) {
   std::vector<Buffer> written;
   for (Tree* t : under)
     for (const Access& a : t->accesses().list)
-      if (a.is_store && std::find(written.begin(), written.end(), a.buffer) == written.end()) written.push_back(a.buffer);
+      if (a.is_store && std::find(written.begin(), written.end(), a.buffer) == written.end())
+        written.push_back(a.buffer);
   for (const Buffer& b : written) {
     Tree* site = alloc_site(s, b.get());
     if (site == &loop || is_under(*site, loop)) continue;  // each iteration has its own
@@ -344,8 +345,8 @@ std::vector<Carried> carried(const ScheduleState& s, Tree& loop) {
 }
 
 std::string Carried::text(const Tree& loop) const {
-  const std::string what = reduction ? "the reduction of block " + quoted(block) : "a dependence of block " + quoted(block);
-  return "loop " + quoted(loop.var->name) + " carries " + what + " over buffer " + quoted(buffer->name);
+  const std::string what = reduction ? " carries the reduction of block " : " carries a dependence of block ";
+  return "loop " + quoted(loop.var->name) + what + quoted(block) + " over buffer " + quoted(buffer->name);
 }
 
 }  // namespace tripod::loop

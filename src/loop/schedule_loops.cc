@@ -59,7 +59,8 @@ Refusal fuse(ScheduleState& s, const std::vector<Tree*>& ls, Loop& out) {
     if (Refusal r = need_serial(*ls[k]); !r.empty()) return r;
     if (k == 0) continue;
     const std::string names = quoted(ls[k - 1]->var->name) + " and " + quoted(ls[k]->var->name);
-    if (ls[k]->parent != ls[k - 1] || ls[k - 1]->children.size() != 1) return "loops " + names + " are not nested perfectly";
+    if (ls[k]->parent != ls[k - 1] || ls[k - 1]->children.size() != 1)
+      return "loops " + names + " are not nested perfectly";
     for (size_t j = 0; j < k; ++j)
       if (sym::uses(ls[k]->extent, ls[j]->var))
         return "the extent of loop " + quoted(ls[k]->var->name) + " depends on loop " + quoted(ls[j]->var->name);
@@ -115,7 +116,8 @@ Refusal reorder_legal(const ScheduleState& s, const std::vector<Tree*>& before, 
   for (size_t k = 0; k < before.size(); ++k)
     if (before[k] != after[k]) moved.push_back(before[k]);
   const auto reduces = [](const Tree& b, const Tree& l) {
-    return std::any_of(b.iters.begin(), b.iters.end(), [&](const Iter& it) { return it.reduce && binds_with(it, l.var); });
+    return std::any_of(b.iters.begin(), b.iters.end(),
+                       [&](const Iter& it) { return it.reduce && binds_with(it, l.var); });
   };
   for (Tree* b : leaves(*before[0])) {
     if (!b->is_block() || reduction_of(*b)) continue;

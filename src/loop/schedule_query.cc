@@ -59,10 +59,10 @@ std::vector<Block> partners(const ScheduleState& s, const Block& b, bool mine_is
   for (const Tree* other : leaves(*s.root)) {
     if (other == t || !other->is_block()) continue;
     const auto& list = other->accesses().list;
-    if (std::any_of(list.begin(), list.end(), [&](const Access& a) {
-          return a.is_store != mine_is_store && std::find(touched.begin(), touched.end(), a.buffer.get()) != touched.end();
-        }))
-      out.push_back({other->name});
+    const auto meets = [&](const Access& a) {
+      return a.is_store != mine_is_store && std::find(touched.begin(), touched.end(), a.buffer.get()) != touched.end();
+    };
+    if (std::any_of(list.begin(), list.end(), meets)) out.push_back({other->name});
   }
   return out;
 }

@@ -16,7 +16,9 @@
 namespace tripod::loop {
 namespace {
 
-bool plain(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-' || c == '*' || c == '+'; }
+bool plain(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-' || c == '*' || c == '+';
+}
 
 std::string word(const std::string& w) {
   if (!w.empty() && std::all_of(w.begin(), w.end(), plain)) return w;
@@ -49,7 +51,8 @@ class Reader {
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    const size_t line = 1 + static_cast<size_t>(std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(at_), '\n'));
+    const std::string_view before = text_.substr(0, at_);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     throw CompileError(Site{-1, "", "trace"}, "line " + std::to_string(line) + ": " + why);
   }
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }

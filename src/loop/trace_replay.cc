@@ -13,7 +13,8 @@ struct BadStep : std::runtime_error {
 };
 
 constexpr std::string_view kScopes[] = {"global", "constant", "shared", "local", "reg"};
-constexpr std::string_view kAxes[] = {"grid_x", "grid_y", "grid_z", "cluster_x", "block_x", "block_y", "block_z", "warp"};
+constexpr std::string_view kAxes[] = {"grid_x",  "grid_y",  "grid_z",  "cluster_x",
+                                      "block_x", "block_y", "block_z", "warp"};
 
 class Replay {
  public:
