@@ -22,23 +22,24 @@ bool foldable(const Graph& g, const Node& n) {
 
 int64_t bytes_of(const Graph& g, ValueId v) { return byte_size(g.type(v).dtype, *static_size(g.type(v))); }
 
-// Weights that are stored small and used large are worth their full size: they are packed for the kernel anyway. Not
-// where the other operand is dequantised too, which is how a model asks for integer arithmetic.
-bool is_weight(const Graph& g, const Node& n) {
-  if (n.op != OpKind::cast && n.op != OpKind::dequantize) return false;
-  for (NodeId u : g.value(n.results[0]).users) {
-    if (!graph::has(g.node(u).op, graph::kContraction)) return false;
+// Weights of a model that asks for integer arithmetic: an operand beside them is dequantised too.
+bool is_integer_weight(const Graph& g, const Node& n) {
+  for (NodeId u : g.value(n.results[0]).users)
     for (ValueId v : g.node(u).operands)
-      if (n.op == OpKind::dequantize && v != kNoValue && v != n.results[0] && g.is(v, OpKind::dequantize)) return false;
-  }
-  return true;
+      if (v != kNoValue && v != n.results[0] && g.is(v, OpKind::dequantize)) return true;
+  return false;
 }
 
+// Elementwise ops that stretch nothing are always folded: what is stored small and used large (i8 weights) would be
+// converted in every call otherwise.
 bool worth_it(const Graph& g, const Node& n) {
-  int64_t before = 0, after = 0;
+  if (n.op == OpKind::dequantize && is_integer_weight(g, n)) return false;
+  int64_t before = 0, after = 0, most = 0;
   for (ValueId v : n.operands) before += v == kNoValue ? 0 : bytes_of(g, v);
+  for (ValueId v : n.operands) most = std::max(most, v == kNoValue ? 0 : *static_size(g.type(v)));
   for (ValueId v : n.results) after += bytes_of(g, v);
-  return n.op == OpKind::dequantize ? is_weight(g, n) : after - before <= kMaxGrowth || is_weight(g, n);
+  if (graph::has(n.op, graph::kElementwise) && *static_size(g.type(n.results[0])) <= most) return true;
+  return after - before <= kMaxGrowth;
 }
 
 std::optional<std::vector<graph::ConstAttr>> evaluate(Rewriter& r, NodeId n) {

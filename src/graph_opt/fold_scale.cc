@@ -23,9 +23,10 @@ bool may_change(const Graph& g, ValueId w) {
 class Weights {
  public:
   Weights(const Graph& g, NodeId n) : dims_(*static_shape(g.type(g.node(n).operands[1]))), op_(g.node(n).op) {
-    values_ = *g.float_values(g.node(n).operands[1]);
     if (op_ != OpKind::matmul) group_ = g.attr<graph::ConvAttr>(n).group;
   }
+  // Reads the elements: only when there is something to change.
+  void load(const Graph& g, ValueId w) { values_ = *g.float_values(w); }
 
   int64_t outputs() const { return op_ == OpKind::matmul ? dims_.back() : op_ == OpKind::conv ? dims_[0] : dims_[1] * group_; }
   int64_t inputs() const { return op_ == OpKind::matmul ? dims_[dims_.size() - 2] : op_ == OpKind::conv ? dims_[1] * group_ : dims_[0]; }
@@ -117,6 +118,7 @@ bool fold_behind(Rewriter& r, NodeId n) {
   for (size_t o = 0; o < shift.size(); ++o) shift[o] = shift[o] * chain.affine.scale[o] + chain.affine.shift[o];
   ValueId w = r.g.node(n).operands[1];
   if (chain.affine.scales()) {
+    weights.load(r.g, w);
     weights.each([&](double& v, size_t o, size_t) { v *= chain.affine.scale[o]; });
     w = float_constant(r.g, r.g.type(w).dtype, weights.dims(), weights.values());
   }
@@ -146,6 +148,7 @@ bool fold_before(Rewriter& r, NodeId n) {
   if (!r.begin(matched)) return false;
 
   std::vector<double> shift = bias_of(r.g, n, weights.outputs());
+  weights.load(r.g, r.g.node(n).operands[1]);
   weights.each([&](double& v, size_t o, size_t c) {
     shift[o] += v * chain.affine.shift[c];
     v *= chain.affine.scale[c];

@@ -43,6 +43,10 @@ class Layouts {
     for (size_t i = 0; i < groups_.size(); ++i) {
       Group& group = groups_[i];
       std::vector<Group> after;
+      if (is_lone_transpose(group) && make_alias(group)) {
+        result.push_back(group);
+        continue;
+      }
       if (group.kind == Group::kernel)
         for (ValueId v : std::vector<ValueId>(group.outputs)) {
           if (!wants_channels_last(group, v)) continue;
@@ -62,6 +66,37 @@ class Layouts {
   }
 
  private:
+  bool is_lone_transpose(const Group& group) const {
+    return group.kind == Group::kernel && group.nodes.size() == 1 && g_.node(group.nodes[0]).op == OpKind::transpose;
+  }
+
+  // A transpose moves nothing where its result may lie as its operand does: row-major results (a channels-last value
+  // that the model wants as [N, spatial, C]), channels-last ones, and any order for operands of matrix products, which
+  // are packed or read row by row anyway.
+  bool make_alias(Group& group) {
+    const graph::Node& n = g_.node(group.nodes[0]);
+    const ValueId x = n.operands[0], y = n.results[0];
+    if (g_.is_constant(x) || g_.is_output(y)) return false;
+    const std::vector<int>& perm = std::get<graph::PermAttr>(n.attr).perm;
+    const int rank = static_cast<int>(perm.size());
+    DimOrder from = g_.type(x).order, order(perm.size()), identity(perm.size());
+    for (int d = 0; d < rank; ++d) identity[d] = d;
+    if (from.empty()) from = identity;
+    for (int k = 0; k < rank; ++k)
+      order[k] = static_cast<int>(std::find(perm.begin(), perm.end(), from[k]) - perm.begin());
+    const bool plain = order == identity;
+    const bool windows = rank >= 3 && rank <= 5 && order == channels_last(rank) && strict_users(y).empty();
+    if (!plain && !windows && !only_matmuls_use(y)) return false;
+    g_.value(y).type.order = plain ? DimOrder{} : order;
+    group.kind = Group::alias;
+    return true;
+  }
+
+  bool only_matmuls_use(ValueId v) const {
+    const auto& users = g_.value(v).users;
+    return !users.empty() && std::all_of(users.begin(), users.end(), [&](NodeId u) { return g_.node(u).op == OpKind::matmul; });
+  }
+
   bool makes_by_convolution(const Group& group) const {
     return std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId n) { return is_convolution(g_.node(n).op); });
   }

@@ -81,6 +81,50 @@ bool transpose_of_transpose(Rewriter& r, NodeId n) {
   return true;
 }
 
+// How a reshape merges neighbouring dims: of each dim of the result how many dims of the operand it is. Nothing when it
+// splits any.
+std::optional<std::vector<int>> merged_dims(const Shape& from, const Shape& to) {
+  std::vector<int> counts;
+  size_t at = 0;
+  for (Expr want : to) {
+    if (at >= from.size()) return std::nullopt;
+    Expr have = from[at++];
+    int count = 1;
+    for (; have != want && at < from.size(); ++count) have = have * from[at++];
+    if (have != want) return std::nullopt;
+    counts.push_back(count);
+  }
+  return at == from.size() ? std::optional(counts) : std::nullopt;
+}
+
+// reshape(transpose(reshape(x))) that merges dims, moves them and takes them apart again (a batched transpose as some
+// exporters write it): one transpose.
+bool transpose_of_merged(Rewriter& r, NodeId n) {
+  const auto t = op(r, n) == OpKind::reshape ? inner(r, n, OpKind::transpose) : std::nullopt;
+  const auto p = t ? inner(r, *t, OpKind::reshape) : std::nullopt;
+  if (!p) return false;
+  const Shape from = shape(r, input(r, *p));
+  std::optional<std::vector<int>> counts;
+  try {
+    counts = merged_dims(from, shape(r, r.result(*p)));
+  } catch (const sym::Overflow&) {
+  }
+  if (!counts) return false;
+  std::vector<int> first{0};
+  for (int c : *counts) first.push_back(first.back() + c);
+  graph::PermAttr perm;
+  Shape to;
+  for (int d : r.g.attr<graph::PermAttr>(*t).perm) {
+    for (int i = first[static_cast<size_t>(d)]; i < first[static_cast<size_t>(d) + 1]; ++i) {
+      perm.perm.push_back(i);
+      to.push_back(from[static_cast<size_t>(i)]);
+    }
+  }
+  if (to != shape(r, r.result(n)) || !r.begin({n, *t, *p})) return false;
+  r.replace(r.result(n), r.g.add(OpKind::transpose, {input(r, *p)}, perm));
+  return true;
+}
+
 // --- broadcast, tile ------------------------------------------------------------------------------------------------
 
 bool broadcast_of_broadcast(Rewriter& r, NodeId n) {
@@ -219,6 +263,7 @@ bool reduce_of_ones(Rewriter& r, NodeId n) {
 
 void moves(Rewriter& r) {
   apply_rules(r, {same_shape_move, reshape_of_reshape, transpose_as_view, transpose_of_transpose,
+                  transpose_of_merged,
                   broadcast_of_broadcast, tile_of_ones, whole_slice, slice_of_slice, empty_pad, concat_of_concat,
                   slice_of_concat, gather_as_slice, reduce_of_ones});
 }

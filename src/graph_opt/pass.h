@@ -114,7 +114,13 @@ void algebra(Rewriter& r);
 void moves(Rewriter& r);
 void fold(Rewriter& r);
 void cse(Rewriter& r);
+void softmaxes(Rewriter& r);
+void activations(Rewriter& r);
+void norms(Rewriter& r);
+void attentions(Rewriter& r);
+void rotaries(Rewriter& r);
 void fold_scale(Rewriter& r);
 void batch_norm(Rewriter& r);
+void disjoint_windows(Rewriter& r);
 
 }  // namespace tripod::graph_opt

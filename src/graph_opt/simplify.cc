@@ -21,8 +21,14 @@ constexpr Pass kPasses[] = {
     {"moves", moves},
     {"fold", fold},
     {"cse", cse},
+    {"activations", activations},
+    {"norms", norms},
+    {"softmaxes", softmaxes},
+    {"attentions", attentions},
+    {"rotaries", rotaries},
     {"fold_scale", fold_scale},
     {"batch_norm", batch_norm},
+    {"disjoint_windows", disjoint_windows},
 };
 
 void remove_dead(graph::Module& m) {
