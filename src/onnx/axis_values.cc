@@ -21,7 +21,8 @@ AxisValues AxisValues::read(const NodeContext& c, int rank, ValueId axes) {
   AxisValues r(c);
   for (Expr a : c.dims(axes, {-rank, rank - 1})) {
     r.axes_.push_back(sym::select(sym::lt(a, 0), a + rank, a));
-    graph::require(c.g, sym::logical_and(sym::ge(r.axes_.back(), 0), sym::lt(r.axes_.back(), rank)), "axis out of range");
+    graph::require(c.g, sym::logical_and(sym::ge(r.axes_.back(), 0), sym::lt(r.axes_.back(), rank)),
+                   "axis out of range");
   }
   return r;
 }

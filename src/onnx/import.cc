@@ -2,11 +2,10 @@
 #include "onnx/import.h"
 
 #include <fcntl.h>
+#include <google/protobuf/io/coded_stream.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <google/protobuf/io/coded_stream.h>
 
 #include <algorithm>
 #include <cctype>
@@ -44,7 +43,10 @@ std::string symbol_name(const std::string& dim_param) {
 }  // namespace
 
 Import::Import(std::shared_ptr<Source> src, std::string folder, const ImportOptions& opts, Diagnostics& diags)
-    : source(std::move(src)), options(opts), diagnostics(diags), module(std::make_unique<graph::Module>()),
+    : source(std::move(src)),
+      options(opts),
+      diagnostics(diags),
+      module(std::make_unique<graph::Module>()),
       tensors(std::move(folder), source) {
   for (std::span<const Row> family : families())
     for (const Row& row : family) rows_[{std::string(row.domain), std::string(row.op)}].push_back(&row);
@@ -146,25 +148,32 @@ Expr Import::symbol_for(const std::string& dim_param) {
 
 Type Import::declared_type(const TypeProto& t, const std::string& value) {
   switch (t.value_case()) {
-    case TypeProto::kTensorType: break;
-    case TypeProto::kSequenceType: throw NodeError{"a sequence is not supported yet", ""};
-    case TypeProto::kOptionalType: throw NodeError{"an optional is not supported yet", ""};
-    case TypeProto::kMapType: throw NodeError{"a map is not supported", ""};
-    case TypeProto::kSparseTensorType: throw NodeError{"a sparse tensor is not supported", ""};
-    case TypeProto::kOpaqueType: throw NodeError{"an opaque type is not supported", ""};
-    case TypeProto::VALUE_NOT_SET: throw NodeError{"has no type", ""};
+    case TypeProto::kTensorType:
+      break;
+    case TypeProto::kSequenceType:
+      throw NodeError{"a sequence is not supported yet", ""};
+    case TypeProto::kOptionalType:
+      throw NodeError{"an optional is not supported yet", ""};
+    case TypeProto::kMapType:
+      throw NodeError{"a map is not supported", ""};
+    case TypeProto::kSparseTensorType:
+      throw NodeError{"a sparse tensor is not supported", ""};
+    case TypeProto::kOpaqueType:
+      throw NodeError{"an opaque type is not supported", ""};
+    case TypeProto::VALUE_NOT_SET:
+      throw NodeError{"has no type", ""};
   }
   const auto& tensor = t.tensor_type();
   const auto dtype = dtype_of(tensor.elem_type());
-  if (!dtype)
-    throw NodeError{"the element type " + onnx_type_name(tensor.elem_type()) + " is not supported", ""};
+  if (!dtype) throw NodeError{"the element type " + onnx_type_name(tensor.elem_type()) + " is not supported", ""};
   const auto given = options.shapes.find(value);
   const bool has_given = given != options.shapes.end();
   if (!tensor.has_shape() && !has_given)
     throw NodeError{"has no shape, its number of dims must be known", "give it with --shape " + value + "=1,3,224,224"};
   const int rank = tensor.has_shape() ? tensor.shape().dim_size() : static_cast<int>(given->second.size());
   if (rank > kMaxRank)
-    throw NodeError{"has " + std::to_string(rank) + " dims, at most " + std::to_string(kMaxRank) + " are supported", ""};
+    throw NodeError{"has " + std::to_string(rank) + " dims, at most " + std::to_string(kMaxRank) + " are supported",
+                    ""};
   if (has_given && static_cast<int>(given->second.size()) != rank)
     throw NodeError{"has " + std::to_string(rank) + " dims, --shape gives " + std::to_string(given->second.size()), ""};
 
@@ -180,11 +189,12 @@ Type Import::declared_type(const TypeProto& t, const std::string& value) {
     if (d.has_dim_value() && d.dim_value() >= 0) {
       if (wanted >= 0 && wanted != d.dim_value())
         throw NodeError{"dim " + std::to_string(i) + " is " + std::to_string(d.dim_value()) + ", --shape gives " +
-                            std::to_string(wanted), ""};
+                            std::to_string(wanted),
+                        ""};
       shape.push_back(module->sym().constant(d.dim_value()));
     } else if (d.has_dim_value() && d.dim_value() != -1) {
-      throw NodeError{"dim " + std::to_string(i) + " is " + std::to_string(d.dim_value()) + ", dims must not be negative",
-                      ""};
+      throw NodeError{
+          "dim " + std::to_string(i) + " is " + std::to_string(d.dim_value()) + ", dims must not be negative", ""};
     } else if (d.has_dim_param() && !d.dim_param().empty() && d.dim_param() != "?") {  // Paddle writes "?" for unknown
       shape.push_back(symbol_for(d.dim_param()));
     } else {
@@ -204,16 +214,20 @@ Type Import::declared_type(const TypeProto& t, const std::string& value) {
 void Import::check_model() {
   const int64_t ir = model().ir_version();
   if (ir < kMinIr || ir > kMaxIr)
-    error({}, "IR version " + std::to_string(ir) + " is not supported, those from " + std::to_string(kMinIr) + " to " +
-                  std::to_string(kMaxIr) + " are", "re-export the model or convert it with onnx.version_converter");
+    error({},
+          "IR version " + std::to_string(ir) + " is not supported, those from " + std::to_string(kMinIr) + " to " +
+              std::to_string(kMaxIr) + " are",
+          "re-export the model or convert it with onnx.version_converter");
   bool has_default = false;
   for (const auto& o : model().opset_import()) {
     if (!domain_of(o.domain()).empty()) continue;
     if (has_default) error({}, "the model imports the ONNX opset twice");
     has_default = true;
     if (o.version() < kMinOpset || o.version() > kMaxOpset)
-      error({}, "opset " + std::to_string(o.version()) + " is not supported, those from " + std::to_string(kMinOpset) +
-                    " to " + std::to_string(kMaxOpset) + " are", "convert the model with onnx.version_converter");
+      error({},
+            "opset " + std::to_string(o.version()) + " is not supported, those from " + std::to_string(kMinOpset) +
+                " to " + std::to_string(kMaxOpset) + " are",
+            "convert the model with onnx.version_converter");
   }
   const bool needs = std::any_of(model().graph().node().begin(), model().graph().node().end(),
                                  [](const auto& n) { return domain_of(n.domain()).empty(); });
@@ -259,7 +273,8 @@ void Import::bind_options() {
     if (range.lo < 0 || range.lo > range.hi || range.hi > kMaxDim)
       error(about("--dim"), "the range of '" + name + "' must be within 0.." + std::to_string(kMaxDim));
     if (auto it = pinned_.find(name); it != pinned_.end() && (it->second < range.lo || it->second > range.hi))
-      error(about("--dim"), "dim '" + name + "' is " + std::to_string(it->second) + " by --shape, outside of its range");
+      error(about("--dim"),
+            "dim '" + name + "' is " + std::to_string(it->second) + " by --shape, outside of its range");
   }
 }
 
@@ -388,7 +403,7 @@ ImportResult import_bytes(std::span<const std::byte> bytes, const std::string& f
 
 ImportResult import_file(const std::string& path, const ImportOptions& options, Diagnostics& diagnostics) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat st{};
+  struct stat st {};
   if (fd < 0 || fstat(fd, &st) != 0) {
     diagnostics.error({}, "cannot be read: " + std::string(std::strerror(errno)));
     if (fd >= 0) close(fd);

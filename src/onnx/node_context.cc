@@ -39,7 +39,8 @@ std::vector<int> NodeContext::axes(const Ints& axes, int rank, std::string_view 
   std::vector<int> r;
   for (int64_t a : axes) {
     r.push_back(axis(a, rank, what));
-    if (std::count(r.begin(), r.end(), r.back()) > 1) fail(std::string(what) + " " + std::to_string(a) + " occurs twice");
+    if (std::count(r.begin(), r.end(), r.back()) > 1)
+      fail(std::string(what) + " " + std::to_string(a) + " occurs twice");
   }
   return r;
 }
@@ -51,15 +52,18 @@ void NodeContext::need_rank(int i, int rank) const {
 
 void NodeContext::need_min_rank(int i, int rank) const {
   if (this->rank(input(i)) < rank)
-    fail("input " + std::to_string(i) + " must have at least " + std::to_string(rank) + " dims, it is " + text(input(i)));
+    fail("input " + std::to_string(i) + " must have at least " + std::to_string(rank) + " dims, it is " +
+         text(input(i)));
 }
 
 void NodeContext::need_float(int i) const {
-  if (!is_float(dtype(input(i)))) fail("input " + std::to_string(i) + " must have a float type, it is " + text(input(i)));
+  if (!is_float(dtype(input(i))))
+    fail("input " + std::to_string(i) + " must have a float type, it is " + text(input(i)));
 }
 
 void NodeContext::need_integer(int i) const {
-  if (!is_int(dtype(input(i)))) fail("input " + std::to_string(i) + " must have an integer type, it is " + text(input(i)));
+  if (!is_int(dtype(input(i))))
+    fail("input " + std::to_string(i) + " must have an integer type, it is " + text(input(i)));
 }
 
 void NodeContext::need_same_dtype(int a, int b) const {
@@ -89,15 +93,24 @@ std::string lower_type_name(AttributeProto::AttributeType t) {
 bool holds(const AttributeProto& a, AttributeProto::AttributeType t) {
   if (a.type() != AttributeProto::UNDEFINED) return a.type() == t;
   switch (t) {
-    case AttributeProto::FLOAT: return a.has_f();
-    case AttributeProto::INT: return a.has_i();
-    case AttributeProto::STRING: return a.has_s();
-    case AttributeProto::TENSOR: return a.has_t();
-    case AttributeProto::GRAPH: return a.has_g();
-    case AttributeProto::FLOATS: return a.floats_size() > 0;
-    case AttributeProto::INTS: return a.ints_size() > 0;
-    case AttributeProto::STRINGS: return a.strings_size() > 0;
-    default: return false;
+    case AttributeProto::FLOAT:
+      return a.has_f();
+    case AttributeProto::INT:
+      return a.has_i();
+    case AttributeProto::STRING:
+      return a.has_s();
+    case AttributeProto::TENSOR:
+      return a.has_t();
+    case AttributeProto::GRAPH:
+      return a.has_g();
+    case AttributeProto::FLOATS:
+      return a.floats_size() > 0;
+    case AttributeProto::INTS:
+      return a.ints_size() > 0;
+    case AttributeProto::STRINGS:
+      return a.strings_size() > 0;
+    default:
+      return false;
   }
 }
 }  // namespace
@@ -163,8 +176,9 @@ DType NodeContext::attr_dtype(std::string_view name, DType otherwise) const {
   if (!has(name) && otherwise != DType::none) return otherwise;
   const int64_t v = attr_int(name);
   const auto t = v >= 0 && v < 1000 ? dtype_of(static_cast<int32_t>(v)) : std::nullopt;
-  if (!t) fail("attribute \"" + std::string(name) + "\": the element type " +
-               onnx_type_name(v >= 0 && v < 1000 ? static_cast<int32_t>(v) : -1) + " is not supported");
+  if (!t)
+    fail("attribute \"" + std::string(name) + "\": the element type " +
+         onnx_type_name(v >= 0 && v < 1000 ? static_cast<int32_t>(v) : -1) + " is not supported");
   return *t;
 }
 
@@ -228,21 +242,38 @@ std::vector<Expr> NodeContext::dims(ValueId v, sym::Range range) const {
   if (t.rank() == 1 && !t.shape[0].is_const())
     fail("the number of elements of " + text(v) + " must be known at compile time: ranks are static");
   auto& memo = scope.state().read;
-  if (auto it = memo.find({v, range.lo}); it != memo.end()) return it->second;
+  const int64_t asked = range.lo;
+  if (auto it = memo.find({v, asked}); it != memo.end()) return it->second;
 
-  // What is known of a concatenation need not be read.
+  // What is known of a concatenation need not be read, nor what is arithmetic with something known.
   const graph::Node producer = g.producer(v);
+  const auto whole = [&](ValueId x) { return rank(x) <= 1 && is_int(dtype(x)); };
   std::vector<Expr> r;
   if (producer.op == OpKind::concat) {
     for (ValueId part : producer.operands)
       for (Expr e : dims(part, range)) r.push_back(e);
-  } else if ((producer.op == OpKind::reshape || producer.op == OpKind::cast) && rank(producer.operands[0]) <= 1 &&
-             is_int(dtype(producer.operands[0]))) {
+  } else if ((producer.op == OpKind::reshape || producer.op == OpKind::cast || producer.op == OpKind::identity) &&
+             whole(producer.operands[0])) {
     r = dims(producer.operands[0], range);
+  } else if ((producer.op == OpKind::add || producer.op == OpKind::sub) && t.dtype == DType::i64 &&
+             (exprs(producer.operands[0]) || exprs(producer.operands[1])) && whole(producer.operands[0]) &&
+             whole(producer.operands[1])) {
+    const std::vector<Expr> a = dims(producer.operands[0], kAnyRange), b = dims(producer.operands[1], kAnyRange);
+    for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+      const Expr x = a[a.size() == 1 ? 0 : i], y = b[b.size() == 1 ? 0 : i];
+      r.push_back(producer.op == OpKind::add ? x + y : x - y);
+      if (range == kAnyRange) continue;
+      graph::require(
+          g, sym::logical_and(sym::ge(r.back(), range.lo), sym::le(r.back(), g.sym().constant(range.hi))),
+          "a size computed at run time must be within " + std::to_string(range.lo) + ".." + std::to_string(range.hi));
+    }
   } else {
     ValueId source = v;
-    if (range == kAnyRange && info(t.dtype).bits == 64)
-      source = add(OpKind::clip, {v, int_scalar(t.dtype, is_signed(t.dtype) ? range.lo : 0), int_scalar(t.dtype, range.hi)});
+    if (range == kAnyRange && info(t.dtype).bits == 64 && !scope.state().ranges.contains(v))
+      source =
+          add(OpKind::clip, {v, int_scalar(t.dtype, is_signed(t.dtype) ? range.lo : 0), int_scalar(t.dtype, range.hi)});
+    if (const auto known = scope.state().ranges.find(v); known != scope.state().ranges.end())
+      range = {std::max(range.lo, known->second.lo), std::min(range.hi, known->second.hi)};
     const int64_t count = t.rank() == 0 ? 1 : t.shape[0].value();
     if (count > graph::kMaxContents) fail(text(v) + " has too many elements for a shape");
     for (int64_t i = 0; i < count; ++i) {
@@ -251,7 +282,7 @@ std::vector<Expr> NodeContext::dims(ValueId v, sym::Range range) const {
       g.add_given(OpKind::read_dim, {one}, graph::ExprsAttr{{r.back()}}, type(one));
     }
   }
-  scope.state().read[{v, range.lo}] = r;
+  memo[{v, asked}] = r;
   return r;
 }
 

@@ -15,8 +15,12 @@ using sym::Truth;
 // The state of the module that an abandoned import of a body has to put back.
 struct Mark {
   explicit Mark(Import& i)
-      : import(i), symbols(i.module->data_symbols.size()), wanted(i.module->requirements.size()),
-        decided(i.decided.size()), facts(i.facts.size()), graphs(i.made_graphs.size()) {}
+      : import(i),
+        symbols(i.module->data_symbols.size()),
+        wanted(i.module->requirements.size()),
+        decided(i.decided.size()),
+        facts(i.facts.size()),
+        graphs(i.made_graphs.size()) {}
   void roll_back() const {
     import.decided.resize(decided);
     import.facts.resize(facts);
@@ -82,8 +86,8 @@ std::vector<ValueId> inline_branch(NodeContext& c, bool taken) {
     c.fail("the " + std::string(name) + " has " + std::to_string(body.output_size()) + " outputs, the node has " +
            std::to_string(c.num_outputs()));
   if (body.input_size() != 0) c.fail("the " + std::string(name) + " must not have inputs");
-  return c.scope.import_inline(body, {}, (c.site.name.empty() ? "If " + std::to_string(c.site.index) : c.site.name) +
-                                             "/" + name);
+  return c.scope.import_inline(body, {},
+                               (c.site.name.empty() ? "If " + std::to_string(c.site.index) : c.site.name) + "/" + name);
 }
 
 // What a branch requires holds only where it is taken.
@@ -97,27 +101,28 @@ Expr joined_dim(NodeContext& c, const Mark& mark, Expr known, Expr a, Expr b, co
   if (a == b) return a;
   if (known && !mark.is_inner(a) && !mark.is_inner(b)) return sym::select(known, a, b);
   const sym::Range ra = sym::bounds(a), rb = sym::bounds(b);
-  return c.new_data_symbol(name, {std::max<int64_t>(0, std::min(ra.lo, rb.lo)),
-                                  std::min(c.kDimRange.hi, std::max(ra.hi, rb.hi))});
+  return c.new_data_symbol(
+      name, {std::max<int64_t>(0, std::min(ra.lo, rb.lo)), std::min(c.kDimRange.hi, std::max(ra.hi, rb.hi))});
 }
 
 // The ranks differ: the program is specialised for the outcome, see ImportOptions::decisions.
 std::vector<ValueId> specialised(NodeContext& c, Expr known, int rank_then, int rank_else) {
   Import& import = c.scope.import;
-  const std::string ranks = "the branches give " + std::to_string(rank_then) + " and " + std::to_string(rank_else) +
-                            " dims, ";
+  const std::string ranks =
+      "the branches give " + std::to_string(rank_then) + " and " + std::to_string(rank_else) + " dims, ";
   if (!known || depends_on_data(c, known))
     c.fail(ranks + "and which is taken depends on data: ranks must be known at compile time");
   const size_t k = import.decided.size();
   import.decided.push_back(sym::text(known));
   if (k >= import.options.decisions.size()) {
     if (import.options.specialise) throw NeedsDecision{};
-    c.fail(ranks + "and the condition " + sym::text(known) + " is not decided", "fix the dims in it with --dim or --shape");
+    c.fail(ranks + "and the condition " + sym::text(known) + " is not decided",
+           "fix the dims in it with --dim or --shape");
   }
   const bool taken = import.options.decisions[k];
   import.facts.emplace_back(known, taken);
-  graph::require(c.g, taken ? known : sym::logical_not(known), "this program is for the " +
-                 std::string(taken ? "then" : "else") + " branch");
+  graph::require(c.g, taken ? known : sym::logical_not(known),
+                 "this program is for the " + std::string(taken ? "then" : "else") + " branch");
   return inline_branch(c, taken);
 }
 
@@ -148,8 +153,8 @@ std::vector<ValueId> if_(NodeContext& c) {
   const Branch &then_ = *branches[0], &else_ = *branches[1];
   Graph &tg = c.g.module().graph(then_.graph), &eg = c.g.module().graph(else_.graph);
   if (then_.outputs.size() != else_.outputs.size())
-    c.fail("the branches have " + std::to_string(then_.outputs.size()) + " and " + std::to_string(else_.outputs.size()) +
-           " outputs");
+    c.fail("the branches have " + std::to_string(then_.outputs.size()) + " and " +
+           std::to_string(else_.outputs.size()) + " outputs");
   for (size_t i = 0; i < then_.outputs.size(); ++i) {
     const Type a = tg.type(then_.outputs[i]), b = eg.type(else_.outputs[i]);
     if (a.dtype != b.dtype)
@@ -193,6 +198,13 @@ struct Body {
   std::vector<Type> carried;  // types of the carried inputs that hold in every iteration
 };
 
+// Does the body state this constant dim for its input?
+bool declared(const ::onnx::ValueInfoProto& input, int axis, Expr dim) {
+  const auto& shape = input.type().tensor_type().shape();
+  return dim.is_const() && axis < shape.dim_size() && shape.dim(axis).has_dim_value() &&
+         dim.is_const(shape.dim(axis).dim_value());
+}
+
 // Imports a body whose inputs are `before`, the carried values and `after`, and whose outputs are `skip` others, the
 // carried values again, then the scanned ones. A carried dim that an iteration changes becomes a symbol of the body,
 // and the body is imported again.
@@ -209,7 +221,8 @@ Body import_body(NodeContext& c, const ::onnx::GraphProto& body, const std::vect
   if (body.output_size() - skip != c.num_outputs())
     c.fail("the body makes " + std::to_string(body.output_size() - skip) + " results, the node has " +
            std::to_string(c.num_outputs()));
-  const std::string path = (c.site.name.empty() ? c.site.op + " " + std::to_string(c.site.index) : c.site.name) + "/body";
+  const std::string path =
+      (c.site.name.empty() ? c.site.op + " " + std::to_string(c.site.index) : c.site.name) + "/body";
   std::vector<Expr> made;  // symbols of the body's inputs
   for (;;) {
     mark.roll_back();
@@ -220,18 +233,21 @@ Body import_body(NodeContext& c, const ::onnx::GraphProto& body, const std::vect
     std::vector<Type> inputs = before;
     inputs.insert(inputs.end(), carried.begin(), carried.end());
     inputs.insert(inputs.end(), after.begin(), after.end());
-    r.outputs = c.scope.import_graph(body, r.graph, inputs, path, r.captures);
+    r.outputs = c.scope.import_graph(body, r.graph, inputs, path, r.captures, /*counts=*/!before.empty());
     Graph& g = c.g.module().graph(r.graph);
 
     bool stable = true;
     for (int i = 0; i < n; ++i) {
       const Type t = g.type(r.outputs[skip + i]);
       if (t.dtype != carried[i].dtype || t.rank() != carried[i].rank())
-        c.fail("carried value " + std::to_string(i) + " is " + graph::text(carried[i]) +
-               " before an iteration and " + graph::text(t) + " after it: type and rank must stay");
+        c.fail("carried value " + std::to_string(i) + " is " + graph::text(carried[i]) + " before an iteration and " +
+               graph::text(t) + " after it: type and rank must stay");
       for (int d = 0; d < t.rank(); ++d) {
         Expr& dim = carried[i].shape[d];
         if (dim == t.shape[d] || std::find(made.begin(), made.end(), dim) != made.end()) continue;
+        if (declared(body.input(static_cast<int>(before.size()) + i), d, dim) &&
+            sym::prove(sym::eq(dim, t.shape[d])) != Truth::no)
+          continue;  // the model says that it stays: the reshape below requires it
         const std::string& name = body.input(static_cast<int>(before.size()) + i).name();
         dim = c.new_data_symbol(name.empty() ? "carried" : name);
         made.push_back(dim);
@@ -239,6 +255,13 @@ Body import_body(NodeContext& c, const ::onnx::GraphProto& body, const std::vect
       }
     }
     if (stable) {
+      g.set_origins({c.site});
+      for (int i = 0; i < n; ++i) {
+        Shape as_declared = g.type(r.outputs[skip + i]).shape;
+        for (size_t d = 0; d < as_declared.size(); ++d)
+          if (carried[i].shape[d].is_const()) as_declared[d] = carried[i].shape[d];
+        r.outputs[skip + i] = g.reshape(r.outputs[skip + i], std::move(as_declared));
+      }
       g.set_outputs(r.outputs, names_of(body));
       return r;
     }
@@ -281,7 +304,8 @@ std::vector<ValueId> loop(NodeContext& c) {
   Body b = import_body(c, body, {Type::make(DType::i64, {}), Type::make(DType::b1, {})}, carried, {}, 1, inner);
   const Graph& g = c.g.module().graph(b.graph);
   const Type proceed = g.type(b.outputs[0]);
-  if (proceed.dtype != DType::b1) c.fail("the body's first output must be the condition, it is " + graph::text(proceed));
+  if (proceed.dtype != DType::b1)
+    c.fail("the body's first output must be the condition, it is " + graph::text(proceed));
 
   std::vector<Type> types;
   for (size_t i = 0; i < carried.size(); ++i)

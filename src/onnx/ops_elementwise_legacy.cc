@@ -24,11 +24,12 @@ ValueId second_operand(NodeContext& c) {
     return b;
   }
   const int rank = c.rank(a);
-  if (c.rank(b) > rank) c.fail("the second input must not have more dims than the first, they are " + c.text(a) +
-                               " and " + c.text(b));
+  if (c.rank(b) > rank)
+    c.fail("the second input must not have more dims than the first, they are " + c.text(a) + " and " + c.text(b));
   const int axis = c.has("axis") ? c.axis(c.attr_int("axis"), rank + 1) : rank - c.rank(b);
-  if (axis + c.rank(b) > rank) c.fail("axis " + std::to_string(axis) + " is out of range: " + c.text(b) +
-                                      " does not fit into " + c.text(a) + " from there");
+  if (axis + c.rank(b) > rank)
+    c.fail("axis " + std::to_string(axis) + " is out of range: " + c.text(b) + " does not fit into " + c.text(a) +
+           " from there");
   return c.align(b, axis, rank);
 }
 
@@ -59,6 +60,7 @@ std::vector<ValueId> mean(NodeContext& c) {
   return {c.add(OpKind::div, {sum, c.scalar_of(sum, c.num_inputs())})};
 }
 
+// clang-format off
 const Row kRows[] = {
     {"Add", 6, 6, 2, 2, binary, OpKind::add},
     {"Sub", 6, 6, 2, 2, binary, OpKind::sub},
@@ -77,6 +79,7 @@ const Row kRows[] = {
     {"Min", 6, 7, 1, -1, variadic, OpKind::minimum},
     {"Mean", 6, 7, 1, -1, mean, OpKind::add},
 };
+// clang-format on
 
 }  // namespace
 

@@ -59,8 +59,9 @@ std::vector<ValueId> reshaped(NodeContext& c, std::vector<Expr> wanted, bool all
   std::vector<size_t> special;
   for (size_t i = 0; i < to.size(); ++i) {
     if (to[i].is_const(0) && !allow_zero) {
-      if (!copied(i)) c.fail("dim " + std::to_string(i) + " of the shape is 0 (copy), the input has only " +
-                             std::to_string(from.size()) + " dims");
+      if (!copied(i))
+        c.fail("dim " + std::to_string(i) + " of the shape is 0 (copy), the input has only " +
+               std::to_string(from.size()) + " dims");
       to[i] = *copied(i);
     } else if (to[i].is_const(-1)) {
       if (unknown >= 0) c.fail("the shape has more than one -1");
@@ -84,8 +85,7 @@ std::vector<ValueId> reshaped(NodeContext& c, std::vector<Expr> wanted, bool all
     to[unknown] = inferred_dim(c, from, all_but(unknown));
   } else {
     Shape decided = to;
-    for (size_t i : special)
-      decided[i] = sym::select(sym::eq(wanted[i], -1), inferred_dim(c, from, all_but(i)), to[i]);
+    for (size_t i : special) decided[i] = sym::select(sym::eq(wanted[i], -1), inferred_dim(c, from, all_but(i)), to[i]);
     to = decided;
   }
   return {c.reshape(x, std::move(to))};
@@ -103,13 +103,14 @@ std::vector<ValueId> flatten(NodeContext& c) {
     c.fail("axis " + std::to_string(axis) + " is out of range for " + std::to_string(rank) + " dims");
   if (axis < 0) axis += rank;
   const Shape s = c.shape(x);
-  return {c.reshape(x, {sym::product(c.sym(), {s.begin(), s.begin() + axis}),
-                        sym::product(c.sym(), {s.begin() + axis, s.end()})})};
+  return {c.reshape(
+      x, {sym::product(c.sym(), {s.begin(), s.begin() + axis}), sym::product(c.sym(), {s.begin() + axis, s.end()})})};
 }
 
 // The axes of Squeeze and Unsqueeze: an attribute up to opset 12, an operand from 13 on.
 std::optional<AxisValues> squeezed_axes(NodeContext& c, int rank) {
-  if (c.opset < 13) return c.has("axes") ? std::optional(AxisValues::given(c, rank, c.attr_ints("axes"))) : std::nullopt;
+  if (c.opset < 13)
+    return c.has("axes") ? std::optional(AxisValues::given(c, rank, c.attr_ints("axes"))) : std::nullopt;
   return c.has_input(1) ? std::optional(AxisValues::read(c, rank, c.input(1))) : std::nullopt;
 }
 
@@ -167,7 +168,8 @@ std::vector<ValueId> unsqueeze(NodeContext& c) {
     count = s.empty() ? 1 : static_cast<int>(std::min<int64_t>(s[0].value(), 1 << 16));
   }
   const int rank = c.rank(x) + count;
-  if (rank > kMaxRank) c.fail("makes " + std::to_string(rank) + " dims, at most " + std::to_string(kMaxRank) + " are supported");
+  if (rank > kMaxRank)
+    c.fail("makes " + std::to_string(rank) + " dims, at most " + std::to_string(kMaxRank) + " are supported");
   const auto axes = squeezed_axes(c, rank);
   Shape to;
   Expr before = c.expr(0);  // new dims in front of i
@@ -230,7 +232,8 @@ std::vector<ValueId> split(NodeContext& c) {
     sizes.assign(outputs, sym::floordiv(dim, outputs));
   }
   if (static_cast<int>(sizes.size()) != outputs)
-    c.fail("splits into " + std::to_string(sizes.size()) + " parts, the node has " + std::to_string(outputs) + " outputs");
+    c.fail("splits into " + std::to_string(sizes.size()) + " parts, the node has " + std::to_string(outputs) +
+           " outputs");
   for (Expr s : sizes)
     if (s.is_const() && s.value() < 0) c.fail("the size of a part is " + std::to_string(s.value()));
   const Expr sum = sym::sum(c.sym(), sizes);

@@ -102,7 +102,8 @@ std::vector<ValueId> slice(NodeContext& c) {
   const int rank = c.rank(c.input(0));
   const Shape s = c.shape(c.input(1));
   if (s.size() > 1 || (s.size() == 1 && (!s[0].is_const() || s[0].value() > rank)))
-    c.fail("the number of starts must be known and at most " + std::to_string(rank) + ", they are " + c.text(c.input(1)));
+    c.fail("the number of starts must be known and at most " + std::to_string(rank) + ", they are " +
+           c.text(c.input(1)));
   const int count = s.empty() ? 1 : static_cast<int>(s[0].value());
   const AxisValues axes = c.has_input(3) ? AxisValues::read(c, rank, c.input(3)) : AxisValues::leading(c, rank, count);
   if (axes.count() != count) c.fail("starts, ends and axes must have one length");
@@ -155,7 +156,8 @@ std::vector<ValueId> pad_by(NodeContext& c, const AxisValues& axes, const std::v
   const size_t n = static_cast<size_t>(axes.count());
   if (pads.size() != 2 * n)
     c.fail("pads has " + std::to_string(pads.size()) + " elements, " + std::to_string(2 * n) + " are needed");
-  const std::vector<Expr> begin(pads.begin(), pads.begin() + axes.count()), end(pads.begin() + axes.count(), pads.end());
+  const std::vector<Expr> begin(pads.begin(), pads.begin() + axes.count()),
+      end(pads.begin() + axes.count(), pads.end());
   std::vector<Expr> b, e;
   for (int i = 0; i < rank; ++i) {
     b.push_back(axes.at(i, begin, c.expr(0)));
@@ -187,7 +189,8 @@ std::vector<ValueId> pad(NodeContext& c) {
 std::vector<ValueId> center_crop_pad(NodeContext& c) {
   const ValueId x = c.input(0);
   const int rank = c.rank(x);
-  const AxisValues axes = c.has("axes") ? AxisValues::given(c, rank, c.attr_ints("axes")) : AxisValues::leading(c, rank, rank);
+  const AxisValues axes =
+      c.has("axes") ? AxisValues::given(c, rank, c.attr_ints("axes")) : AxisValues::leading(c, rank, rank);
   const std::vector<Expr> wanted = one_each(c, 1, axes.count(), c.kDimRange, "shape");
   std::vector<Expr> begin, end;
   for (int i = 0; i < rank; ++i) {
@@ -199,6 +202,7 @@ std::vector<ValueId> center_crop_pad(NodeContext& c) {
   return {padded(c, x, begin, end, graph::PadAttr::constant, kNoValue)};
 }
 
+// clang-format off
 const Row kRows[] = {
     {"Slice", 6, 9, 1, 1, slice_attributes},
     {"Slice", 10, kMaxOpset, 3, 5, slice},
@@ -207,6 +211,7 @@ const Row kRows[] = {
     {"Pad", 18, kMaxOpset, 2, 4, pad},
     {"CenterCropPad", 18, kMaxOpset, 2, 2, center_crop_pad},
 };
+// clang-format on
 
 }  // namespace
 

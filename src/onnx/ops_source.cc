@@ -129,6 +129,7 @@ std::vector<ValueId> size(NodeContext& c) {
   return {c.reshape(c.g.add_exprs({n}), {})};
 }
 
+// clang-format off
 const Row kRows[] = {
     {"Constant", 6, kMaxOpset, 0, 0, constant},
     {"ConstantOfShape", 9, kMaxOpset, 1, 1, constant_of_shape},
@@ -137,6 +138,7 @@ const Row kRows[] = {
     {"Shape", 6, kMaxOpset, 1, 1, shape},
     {"Size", 6, kMaxOpset, 1, 1, size},
 };
+// clang-format on
 
 }  // namespace
 

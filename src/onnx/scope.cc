@@ -37,6 +37,8 @@ ValueId Scope::capture(ValueId outer) {
   const ValueId v = g.add_input(from.value(outer).name, from.type(outer));
   for (const auto& [key, symbols] : std::map(parent->state().read))
     if (key.first == outer) state().read[{v, key.second}] = symbols;
+  if (const auto it = parent->state().ranges.find(outer); it != parent->state().ranges.end())
+    state().ranges[v] = it->second;
   return v;
 }
 
@@ -72,7 +74,8 @@ void Scope::import_initializers(const GraphProto& graph) {
   };
   g.set_origins({});
   for (const auto& t : graph.initializer()) one(t.name(), [&] { return import.tensors.read(t); });
-  for (const auto& t : graph.sparse_initializer()) one(t.values().name(), [&] { return import.tensors.read_sparse(t); });
+  for (const auto& t : graph.sparse_initializer())
+    one(t.values().name(), [&] { return import.tensors.read_sparse(t); });
 }
 
 void Scope::import_nodes(const NodeList& nodes) {
@@ -94,7 +97,8 @@ void Scope::check_size(ValueId v) const {
   if (t.kind != Type::tensor || t.dtype == DType::none) return;
   if (t.rank() > kMaxRank)
     throw NodeError{"the result " + g.value(v).name + " has " + std::to_string(t.rank()) + " dims, at most " +
-                        std::to_string(kMaxRank) + " are supported", ""};
+                        std::to_string(kMaxRank) + " are supported",
+                    ""};
   const Expr count = graph::element_count(g.sym(), t.shape);
   if (count.is_const() && count.value() > (int64_t{1} << 48))
     throw NodeError{"the result " + g.value(v).name + " : " + graph::text(t) + " is larger than memory can be", ""};
@@ -175,8 +179,8 @@ std::vector<ValueId> Scope::run(const NodeProto& node, const Site& site) {
   NodeContext context(*this, g, node, *row, opset->second, site, operands(node));
   for (int i = 0; i < row->min_inputs; ++i) context.input(i);
   if (row->max_inputs >= 0 && context.num_inputs() > row->max_inputs)
-    context.fail("has " + std::to_string(context.num_inputs()) + " inputs, at most " +
-                 std::to_string(row->max_inputs) + " are allowed");
+    context.fail("has " + std::to_string(context.num_inputs()) + " inputs, at most " + std::to_string(row->max_inputs) +
+                 " are allowed");
   std::vector<ValueId> results = row->import(context);
   for (int i = 0; i < node.output_size(); ++i)
     if (context.wants_output(i) && (i >= static_cast<int>(results.size()) || results[i] == kNoValue))
@@ -194,11 +198,12 @@ std::vector<ValueId> Scope::expand(const ::onnx::FunctionProto& f, const NodePro
 
   const std::vector<ValueId> given = operands(node);
   if (static_cast<int>(given.size()) > f.input_size())
-    throw NodeError{"has " + std::to_string(given.size()) + " inputs, the function takes " +
-                        std::to_string(f.input_size()), ""};
+    throw NodeError{
+        "has " + std::to_string(given.size()) + " inputs, the function takes " + std::to_string(f.input_size()), ""};
   if (node.output_size() > f.output_size())
-    throw NodeError{"has " + std::to_string(node.output_size()) + " outputs, the function makes " +
-                        std::to_string(f.output_size()), ""};
+    throw NodeError{
+        "has " + std::to_string(node.output_size()) + " outputs, the function makes " + std::to_string(f.output_size()),
+        ""};
   std::map<std::string, const ::onnx::AttributeProto*> attributes;
   for (const auto& a : f.attribute_proto()) attributes[a.name()] = &a;
   for (const auto& a : node.attribute()) attributes[a.name()] = &a;
@@ -208,7 +213,8 @@ std::vector<ValueId> Scope::expand(const ::onnx::FunctionProto& f, const NodePro
   if (own.empty()) own = opsets;
   if (auto it = own.find(""); it != own.end() && (it->second < kMinOpset || it->second > kMaxOpset))
     throw NodeError{"the function imports opset " + std::to_string(it->second) + ", supported are " +
-                        std::to_string(kMinOpset) + " to " + std::to_string(kMaxOpset), ""};
+                        std::to_string(kMinOpset) + " to " + std::to_string(kMaxOpset),
+                    ""};
 
   const std::string name = site.name.empty() ? path + node.op_type() : site.name;
   Scope inner(import, g, graph_index, nullptr, name + "/", own);
@@ -268,7 +274,7 @@ std::vector<ValueId> Scope::import_inline(const GraphProto& body, const std::vec
 }
 
 std::vector<ValueId> Scope::import_graph(const GraphProto& body, int32_t index, const std::vector<Type>& inputs,
-                                         const std::string& name, std::vector<ValueId>& captured) {
+                                         const std::string& name, std::vector<ValueId>& captured, bool counts) {
   Graph& inner_graph = import.module->graph(index);
   Scope inner(import, inner_graph, index, this, name + "/", opsets);
   inner.captures = &captured;
@@ -276,6 +282,7 @@ std::vector<ValueId> Scope::import_graph(const GraphProto& body, int32_t index, 
   for (int i = 0; i < body.input_size(); ++i) {
     const std::string& input = body.input(i).name();
     inner.names_[input] = inner_graph.add_input(input, inputs.at(i));
+    if (counts && i == 0) inner.state().ranges[inner.names_[input]] = NodeContext::kDimRange;
   }
   // Captures of a sibling graph come first and in the same order.
   std::vector<ValueId> before;

@@ -44,6 +44,7 @@ struct Source {
 
 // What belongs to a graph::Graph while it is imported.
 struct GraphState {
+  std::map<ValueId, sym::Range> ranges;  // of values that are not known but bounded: a loop's iteration number
   std::map<std::pair<ValueId, int64_t>, std::vector<Expr>> read;  // (value, range.lo) -> NodeContext::dims
 };
 
@@ -77,8 +78,8 @@ class Import {
   std::map<std::string, Expr> dim_params;
   std::unordered_map<int32_t, GraphState> states;  // by index of the graph
   std::vector<int32_t> made_graphs, free_graphs;
-  std::vector<std::string> decided;                // conditions, see ImportResult::decisions
-  std::vector<std::pair<Expr, bool>> facts;        // conditions that a decision made true or false
+  std::vector<std::string> decided;          // conditions, see ImportResult::decisions
+  std::vector<std::pair<Expr, bool>> facts;  // conditions that a decision made true or false
   int function_depth = 0;
   int64_t expanded_nodes = 0;
 
@@ -89,7 +90,7 @@ class Import {
   Expr symbol_for(const std::string& dim_param);
   std::map<std::pair<std::string, std::string>, std::vector<const Row*>> rows_;
   std::map<std::tuple<std::string, std::string, std::string>, const ::onnx::FunctionProto*> functions_;
-  std::map<std::string, int64_t> pinned_;          // dim_params that --shape makes constant
+  std::map<std::string, int64_t> pinned_;  // dim_params that --shape makes constant
   friend class Scope;
 };
 
@@ -114,14 +115,15 @@ class Scope {
                                      const std::string& path);
   // Imports `body` into graph `index`, a new one, whose inputs get the types given. The outputs are returned, not
   // set; `captures` gets (and at first holds) the outer values that become operands, in the order of the inputs.
+  // With `counts`, the first input is the number of an iteration.
   std::vector<ValueId> import_graph(const ::onnx::GraphProto& body, int32_t index, const std::vector<Type>& inputs,
-                                    const std::string& path, std::vector<ValueId>& captures);
+                                    const std::string& path, std::vector<ValueId>& captures, bool counts = false);
 
   Import& import;
   Graph& g;
   const int32_t graph_index;
-  Scope* const parent;      // null: the main graph, or a function's body
-  const std::string path;   // in front of node names in messages: "if_3/then_branch/"
+  Scope* const parent;     // null: the main graph, or a function's body
+  const std::string path;  // in front of node names in messages: "if_3/then_branch/"
   const Opsets& opsets;
   std::vector<ValueId>* captures = nullptr;  // set where this scope starts a Graph of its own
 
@@ -138,7 +140,8 @@ class Scope {
 
 // The order in which nodes can be imported: stable, producers first. Cycles and names that nothing defines are
 // reported; the nodes concerned are left out. `defined` says whether a name is known before any node runs.
-std::vector<int> order_nodes(Import& import, const NodeList& nodes, const std::function<bool(const std::string&)>& defined,
+std::vector<int> order_nodes(Import& import, const NodeList& nodes,
+                             const std::function<bool(const std::string&)>& defined,
                              const std::function<Site(int)>& site_of);
 // Names that a graph uses and does not define: what a node with this sub-graph depends on.
 void free_names(const ::onnx::GraphProto& graph, std::set<std::string>& names);

@@ -19,27 +19,48 @@ using ::onnx::TensorProto;
 
 std::optional<DType> dtype_of(int32_t t) {
   switch (t) {
-    case TensorProto::FLOAT: return DType::f32;
-    case TensorProto::DOUBLE: return DType::f64;
-    case TensorProto::FLOAT16: return DType::f16;
-    case TensorProto::BFLOAT16: return DType::bf16;
-    case TensorProto::INT8: return DType::i8;
-    case TensorProto::INT16: return DType::i16;
-    case TensorProto::INT32: return DType::i32;
-    case TensorProto::INT64: return DType::i64;
-    case TensorProto::UINT8: return DType::u8;
-    case TensorProto::UINT16: return DType::u16;
-    case TensorProto::UINT32: return DType::u32;
-    case TensorProto::UINT64: return DType::u64;
-    case TensorProto::BOOL: return DType::b1;
-    case TensorProto::INT4: return DType::i4;
-    case TensorProto::UINT4: return DType::u4;
-    case TensorProto::FLOAT8E4M3FN: return DType::f8e4m3fn;
-    case TensorProto::FLOAT8E4M3FNUZ: return DType::f8e4m3fnuz;
-    case TensorProto::FLOAT8E5M2: return DType::f8e5m2;
-    case TensorProto::FLOAT8E5M2FNUZ: return DType::f8e5m2fnuz;
-    case TensorProto::STRING: return DType::string;
-    default: return std::nullopt;
+    case TensorProto::FLOAT:
+      return DType::f32;
+    case TensorProto::DOUBLE:
+      return DType::f64;
+    case TensorProto::FLOAT16:
+      return DType::f16;
+    case TensorProto::BFLOAT16:
+      return DType::bf16;
+    case TensorProto::INT8:
+      return DType::i8;
+    case TensorProto::INT16:
+      return DType::i16;
+    case TensorProto::INT32:
+      return DType::i32;
+    case TensorProto::INT64:
+      return DType::i64;
+    case TensorProto::UINT8:
+      return DType::u8;
+    case TensorProto::UINT16:
+      return DType::u16;
+    case TensorProto::UINT32:
+      return DType::u32;
+    case TensorProto::UINT64:
+      return DType::u64;
+    case TensorProto::BOOL:
+      return DType::b1;
+    case TensorProto::INT4:
+      return DType::i4;
+    case TensorProto::UINT4:
+      return DType::u4;
+    case TensorProto::FLOAT8E4M3FN:
+      return DType::f8e4m3fn;
+    case TensorProto::FLOAT8E4M3FNUZ:
+      return DType::f8e4m3fnuz;
+    case TensorProto::FLOAT8E5M2:
+      return DType::f8e5m2;
+    case TensorProto::FLOAT8E5M2FNUZ:
+      return DType::f8e5m2fnuz;
+    case TensorProto::STRING:
+      return DType::string;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -59,8 +80,10 @@ int64_t checked_count(const Ints& dims, DType dtype) {
   bool overflow = false, empty = false;
   for (int64_t d : dims) {
     if (d < 0) throw NodeError{"negative dim in the shape " + dims_text(dims), ""};
-    if (d == 0) empty = true;
-    else overflow |= __builtin_mul_overflow(count, d, &count);
+    if (d == 0)
+      empty = true;
+    else
+      overflow |= __builtin_mul_overflow(count, d, &count);
   }
   if (overflow || count > std::numeric_limits<int64_t>::max() / 8 / std::max(info(dtype).bits, 8))
     throw NodeError{"the shape " + dims_text(dims) + " has more elements than memory can hold", ""};
@@ -110,7 +133,7 @@ std::shared_ptr<const TensorReader::Mapping> TensorReader::map_file(const std::s
 
   const int fd = open(real.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) throw NodeError{"cannot read the external data file '" + location + "': " + std::strerror(errno), ""};
-  struct stat st{};
+  struct stat st {};
   auto mapping = std::make_shared<Mapping>();
   if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
     void* p = mmap(nullptr, static_cast<size_t>(st.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
@@ -148,7 +171,8 @@ TensorData TensorReader::read_external(const TensorProto& t, TensorData r, int64
   const auto mapping = map_file(location);
   if (length >= 0 && length != need)
     throw NodeError{"the external data has " + std::to_string(length) + " bytes, " + std::string(name(r.dtype)) +
-                        dims_text(r.dims) + " needs " + std::to_string(need), ""};
+                        dims_text(r.dims) + " needs " + std::to_string(need),
+                    ""};
   if (offset > mapping->size || need > mapping->size - offset)
     throw NodeError{"the external data ends at byte " + std::to_string(offset) + " + " + std::to_string(need) +
                         ", the file '" + location + "' has " + std::to_string(mapping->size),
@@ -192,8 +216,8 @@ TensorData TensorReader::read(const TensorProto& t) {
   if (t.has_segment()) throw NodeError{"a tensor in segments is not supported", ""};
   r.dtype = *dtype;
   if (t.dims_size() > kMaxRank)
-    throw NodeError{"has " + std::to_string(t.dims_size()) + " dims, at most " + std::to_string(kMaxRank) +
-                        " are supported", ""};
+    throw NodeError{
+        "has " + std::to_string(t.dims_size()) + " dims, at most " + std::to_string(kMaxRank) + " are supported", ""};
   r.dims.assign(t.dims().begin(), t.dims().end());
   const int64_t count = checked_count(r.dims, r.dtype);
   const int64_t need = byte_size(r.dtype, count);
@@ -203,14 +227,16 @@ TensorData TensorReader::read(const TensorProto& t) {
   if (t.has_raw_data()) {
     if (r.dtype == DType::string) throw NodeError{"strings cannot be raw data", ""};
     if (static_cast<int64_t>(t.raw_data().size()) != need)
-      throw NodeError{"has " + std::to_string(t.raw_data().size()) + " bytes of data, " + type + " needs " +
-                          std::to_string(need), ""};
+      throw NodeError{
+          "has " + std::to_string(t.raw_data().size()) + " bytes of data, " + type + " needs " + std::to_string(need),
+          ""};
     r.bytes = shared(t.raw_data(), owner_, need);
     return r;
   }
   const auto expect = [&](int64_t have, int64_t want) {
     if (have != want)
-      throw NodeError{"has " + std::to_string(have) + " elements of data, " + type + " needs " + std::to_string(want), ""};
+      throw NodeError{"has " + std::to_string(have) + " elements of data, " + type + " needs " + std::to_string(want),
+                      ""};
   };
   switch (r.dtype) {
     case DType::f32:
@@ -278,7 +304,8 @@ TensorData TensorReader::read_sparse(const ::onnx::SparseTensorProto& t) {
   if (indices.dtype != DType::i64 || indices.dims.empty() || indices.dims[0] != stored ||
       (!linear && (indices.dims.size() != 2 || indices.dims[1] != rank)))
     throw NodeError{"the indices of a sparse tensor must be i64[" + std::to_string(stored) + "] or i64[" +
-                        std::to_string(stored) + ", " + std::to_string(rank) + "]", ""};
+                        std::to_string(stored) + ", " + std::to_string(rank) + "]",
+                    ""};
   // A few bytes may stand for any amount of memory here: 2^31 dense elements are the limit.
   if (count > (int64_t{1} << 31)) throw NodeError{"a sparse tensor of " + dims_text(r.dims) + " is too large", ""};
 

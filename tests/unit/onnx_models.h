@@ -81,8 +81,10 @@ inline std::string input(const std::string& name, const Words& dims, int type = 
   for (const std::string& d : dims) {
     auto* p = t->mutable_shape()->add_dim();
     if (d.empty()) continue;
-    if (std::isdigit(static_cast<unsigned char>(d[0])) || d[0] == '-') p->set_dim_value(std::stoll(d));
-    else p->set_dim_param(d);
+    if (std::isdigit(static_cast<unsigned char>(d[0])) || d[0] == '-')
+      p->set_dim_value(std::stoll(d));
+    else
+      p->set_dim_param(d);
   }
   return g.SerializeAsString();
 }
