@@ -26,6 +26,8 @@ constexpr Pass kPasses[] = {
     {"softmaxes", softmaxes},
     {"attentions", attentions},
     {"rotaries", rotaries},
+    {"transposes", transposes},
+    {"pads", pads},
     {"fold_scale", fold_scale},
     {"batch_norm", batch_norm},
     {"disjoint_windows", disjoint_windows},
