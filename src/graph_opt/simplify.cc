@@ -52,8 +52,10 @@ bool run_everywhere(graph::Module& m, const Pass& pass, Budget& budget, const Si
 
 // Runs the list up to the first pass that changes something.
 bool round(graph::Module& m, Budget& budget, const SimplifyOptions& options) {
-  for (const Pass& p : kPasses)
+  for (const Pass& p : kPasses) {
+    if (p.run == attentions && !options.whole_attention) continue;
     if (run_everywhere(m, p, budget, options)) return true;
+  }
   return false;
 }
 

@@ -20,6 +20,7 @@ namespace tripod::graph_opt {
 struct SimplifyOptions {
   int64_t opt_limit = -1;             // rewrites allowed; -1: all
   graph::Evaluator* evaluator = nullptr;   // null: only moves and plain arithmetic on constants are folded
+  bool whole_attention = false;       // recover attention: for targets that have a kernel for the whole of it
   // Called after each pass that changed something, with its name.
   std::function<void(const std::string& pass, const graph::Module& m)> after_pass;
 };
