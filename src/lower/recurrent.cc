@@ -1,6 +1,7 @@
 // LSTM, GRU and RNN. What does not depend on the state, the products of all inputs with W, is a contraction over all
 // steps at once. The rest is one block over (direction, batch) with the steps as a serial loop inside: the state and
-// the gates live in local buffers.
+// the gates live in local buffers. Loops over hidden units go in vectors; for that R is transposed first, so that
+// neighbouring units have neighbouring weights.
 //
 // Clipping bounds what goes into the gates' activations, not what goes into the last one of LSTM (as ONNX Runtime).
 #include "graph/op_table.h"
@@ -16,6 +17,8 @@ using loop::LoopKind;
 using loop::Stmt;
 
 namespace {
+
+constexpr int64_t kLanes = 16;  // a divisor of what targets like, or a multiple of it
 
 Expr apply_activation(const std::string& name, double alpha, double beta, const Expr& x) {
   const auto num = [&](double v) { return loop::constant(x->dtype, v); };
@@ -48,6 +51,7 @@ class Recurrent {
     steps_ = x[0];
     ways_ = l.type(n.operands[1]).shape[0];
     input_products(x);
+    transpose_weights();
     is_ = {l.iters({ways_}, "d")[0], l.iters({x[1]}, "b")[0]};
     d = is_[0].var;
     b = is_[1].var;
@@ -63,10 +67,25 @@ class Recurrent {
     return locals_.back();
   }
 
-  // f(j) for every hidden unit.
+  // f(j) for every hidden unit, whole vectors first; f may also ask which of how many lanes it is in.
   Stmt each(const std::function<Stmt(Index)>& f) {
-    const Index j = l.iters({index(hidden)}, "j")[0].var;
-    return loop::loop(j, index(hidden), LoopKind::serial, f(j));
+    return each_lane([&](Index j, Index, int64_t) { return f(j); });
+  }
+  Stmt each_lane(const std::function<Stmt(Index j, Index lane, int64_t lanes)>& f) {
+    const int64_t whole = hidden / kLanes, rest = hidden % kLanes;
+    const auto loop_over = [&](const char* name, int64_t extent, LoopKind kind, const std::function<Stmt(Index)>& body) {
+      const Index v = l.iters({index(extent)}, name)[0].var;
+      return loop::loop(v, index(extent), kind, body(v));
+    };
+    std::vector<Stmt> parts;
+    if (whole > 0)
+      parts.push_back(loop_over("v", whole, LoopKind::serial, [&](Index v) {
+        return loop_over("lane", kLanes, LoopKind::vector, [&](Index lane) { return f(v * kLanes + lane, lane, kLanes); });
+      }));
+    if (rest > 0)
+      parts.push_back(loop_over("j", rest, LoopKind::serial,
+                                [&](Index j) { return f(j + whole * kLanes, index(0), 1); }));
+    return loop::seq(parts);
   }
 
   // Element j of gate g: of the products with the inputs, and of ONNX's biases (first those of W, then those of R).
@@ -79,22 +98,31 @@ class Recurrent {
     return given(n, 3) ? bias(g, j, false) + bias(g, j, true) : loop::constant(t, 0);
   }
 
-  // pre[g, j] = start(j) + sum over k of state[k] * R[g, j, k]
-  Stmt project(int64_t g, const Buffer& state, const std::function<Expr(Index)>& start) {
-    return each([&](Index j) {
-      const Buffer acc = loop::make_buffer(l.block_name() + "_acc", t, {index(1)}, loop::Scope::reg);
-      const Indices first = {index(0)};
+  // pre[g, j] = start(g, j) + sum over k of state[k] * R[g, j, k] for gates [first, end), which share the loop over k:
+  // several sums at a time hide the latency of each.
+  Stmt project(int64_t first, int64_t end, const Buffer& state, const std::function<Expr(int64_t, Index)>& start) {
+    return each_lane([&](Index j, Index lane, int64_t lanes) {
       const Index k = l.iters({index(hidden)}, "k")[0].var;
-      const Expr weight = loop::cast(l.load(n.operands[2], {d, j + g * hidden, k}), t);
-      const Expr next = loop::fma(loop::load(state, {k}), weight, loop::load(acc, first));
-      return loop::alloc(acc, loop::seq({loop::store(acc, first, start(j)),
-                                         loop::loop(k, index(hidden), LoopKind::serial, loop::store(acc, first, next)),
-                                         loop::store(pre, {j + g * hidden}, loop::load(acc, first))}));
+      std::vector<Buffer> sums;
+      std::vector<Stmt> before, during, after;
+      for (int64_t g = first; g < end; ++g) {
+        const Buffer sum = loop::make_buffer(l.block_name() + "_sum" + std::to_string(g), t, {index(lanes)}, loop::Scope::reg);
+        const Expr weight = loop::load(weights_, {d, k, j + g * hidden});
+        before.push_back(loop::store(sum, {lane}, start(g, j)));
+        during.push_back(loop::store(sum, {lane}, loop::fma(loop::load(state, {k}), weight, loop::load(sum, {lane}))));
+        after.push_back(loop::store(pre, {j + g * hidden}, loop::load(sum, {lane})));
+        sums.push_back(sum);
+      }
+      before.push_back(loop::loop(k, index(hidden), LoopKind::serial, loop::seq(during)));
+      before.insert(before.end(), after.begin(), after.end());
+      Stmt s = loop::seq(before);
+      for (const Buffer& sum : sums) s = loop::alloc(sum, s);
+      return s;
     });
   }
   // The common case: inputs and biases included.
-  Stmt project(int64_t g, const Buffer& state, Index time) {
-    return project(g, state, [&](Index j) { return input(time, g, j) + all_biases(g, j); });
+  Stmt project(int64_t first, int64_t end, const Buffer& state, Index time) {
+    return project(first, end, state, [&](int64_t g, Index j) { return input(time, g, j) + all_biases(g, j); });
   }
 
   // Activation i of this direction.
@@ -168,6 +196,13 @@ class Recurrent {
                           loop::cast(l.load(n.operands[1], {at[0], at[3], i}), t));
   }
 
+  // weights[d, k, g] = R[d, g, k]
+  void transpose_weights() {
+    weights_ = l.temporary("weights", t, {ways_, index(hidden), index(gates * hidden)});
+    l.map(weights_, l.block_name() + "_weights",
+          [&](const Indices& at) { return loop::cast(l.load(n.operands[2], {at[0], at[2], at[1]}), t); });
+  }
+
   // Which step of the sequence is done as number `i` of `length`.
   Index time(Index i, Index length) const {
     if (a.direction == RnnAttr::forward) return i;
@@ -195,7 +230,7 @@ class Recurrent {
 
   const int activations_;
   Index steps_, ways_;
-  Buffer products_;
+  Buffer products_, weights_;
   std::vector<Iter> is_;
   std::vector<Buffer> locals_;
   std::vector<State> states_;
@@ -214,8 +249,7 @@ void lower_lstm(Lowering& l, const graph::Node& n) {
     return loop::cast(l.load(n.operands[7], {r.d, j + which * r.hidden}), r.t) * loop::load(c, {j});
   };
   r.finish([&](Index time) {
-    std::vector<Stmt> s;
-    for (int64_t g = 0; g < 4; ++g) s.push_back(r.project(g, r.h, time));
+    std::vector<Stmt> s = {r.project(0, 4, r.h, time)};
     s.push_back(r.each([&](Index j) {
       const auto pre = [&](int64_t g) { return loop::load(r.pre, {j + g * r.hidden}); };
       const auto seen = [&](int64_t g, int64_t which) { return given(n, 7) ? pre(g) + peep(which, j) : pre(g); };
@@ -237,14 +271,14 @@ void lower_gru(Lowering& l, const graph::Node& n) {
   const Buffer reset = before ? Buffer() : r.local("reset", r.hidden);
   r.finish([&](Index time) {
     const auto pre = [&](int64_t g, Index j) { return loop::load(r.pre, {j + g * r.hidden}); };
-    std::vector<Stmt> s = {r.project(0, r.h, time), r.project(1, r.h, time)};
+    std::vector<Stmt> s = {r.project(0, 2, r.h, time)};
     if (before) {
-      s.push_back(r.project(2, r.h, [&](Index j) { return r.bias(2, j, true); }));
+      s.push_back(r.project(2, 3, r.h, [&](int64_t, Index j) { return r.bias(2, j, true); }));
     } else {
       s.push_back(r.each([&](Index j) {
         return loop::store(reset, {j}, r.gate(0, pre(1, j)) * loop::load(r.h, {j}));
       }));
-      s.push_back(r.project(2, reset, time));
+      s.push_back(r.project(2, 3, reset, time));
     }
     s.push_back(r.each([&](Index j) {
       const Expr z = r.gate(0, pre(0, j));
@@ -260,7 +294,7 @@ void lower_rnn(Lowering& l, const graph::Node& n) {
   Recurrent r(l, n, 1, 1);
   r.state(r.h, 5, 1);
   r.finish([&](Index time) {
-    return loop::seq({r.project(0, r.h, time), r.each([&](Index j) {
+    return loop::seq({r.project(0, 1, r.h, time), r.each([&](Index j) {
                         return r.set_h(time, j, r.gate(0, loop::load(r.pre, {j})));
                       })});
   });

@@ -207,7 +207,8 @@ class Axis {
       const Index length = given_scale_ ? in * p_ : out, unit = given_scale_ ? q_ : constant(1);
       slope_ = (in - 1) * unit, offset_ = constant(0), denominator_ = length - unit;
     } else if (c == "tf_half_pixel_for_nn") {
-      slope_ = q_ * 2, offset_ = q_, denominator_ = p_ * 2;
+      // An axis that keeps its size keeps its elements (as in ONNX Runtime), though the formula adds a half.
+      slope_ = q_ * 2, offset_ = sym::select(sym::eq(p_, q_), constant(0), q_), denominator_ = p_ * 2;
     } else {
       slope_ = q_ * 2, offset_ = q_ - p_, denominator_ = p_ * 2;
       // The centre of the result is that of the operand also where the length was cut.
@@ -240,7 +241,7 @@ class Axis {
       return loop::select(loop::le(length, zero), zero, num(o) * num(in - 1) / length);
     }
     Expr x = (num(o) + half) / scale(f);
-    if (c == "tf_half_pixel_for_nn") return x;
+    if (c == "tf_half_pixel_for_nn") return loop::select(loop::eq(scale(f), loop::constant(f, 1)), num(o), x);
     x = x - half;
     if (c == "pytorch_half_pixel") return loop::select(holds(sym::lt(constant(1), out)), x, zero);
     if (c == "half_pixel_symmetric") {

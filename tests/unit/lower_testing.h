@@ -91,7 +91,14 @@ struct Model {
   std::string body;                     // nodes
   std::string results = "%y";           // "%y, %i"
   std::map<std::string, int64_t> dims = {};
-  std::string where = {};               // of the symbols
+  std::string where = {};               // of the symbols; those it does not name may be anything
+
+  std::string clause() const {
+    std::string s = where;
+    for (const auto& [name, value] : dims)
+      if (where.find(name) == std::string::npos) s += (s.empty() ? "0 <= " : ", 0 <= ") + name;
+    return s.empty() ? s : " where " + s;
+  }
 };
 
 inline graph::Group group_of(const graph::Graph& g) {
@@ -122,8 +129,7 @@ inline loop::Memory memory_of(const Tensor& t, DType dtype) {
 }
 
 inline Outcome run(const Model& model, const std::vector<Tensor>& args) {
-  const std::string clause = model.where.empty() ? "" : " where " + model.where;
-  const auto m = graph::parse("graph @main(" + model.inputs + ")" + clause + " {\n" + model.body + "\n return " +
+  const auto m = graph::parse("graph @main(" + model.inputs + ")" + model.clause() + " {\n" + model.body + "\n return " +
                               model.results + "\n}\n");
   for (const std::string& e : graph::verify(*m)) ADD_FAILURE() << e;
   const graph::Graph& g = m->main();
