@@ -244,9 +244,9 @@ class Axis {
     if (c == "tf_half_pixel_for_nn") return loop::select(loop::eq(scale(f), loop::constant(f, 1)), num(o), x);
     x = x - half;
     if (c == "pytorch_half_pixel") return loop::select(holds(sym::lt(constant(1), out)), x, zero);
-    if (c == "half_pixel_symmetric") {
-      const Expr adjustment = num(out) / (scale(f) * num(in));
-      x = half * num(in) * (loop::constant(f, 1) - adjustment) + x;
+    if (c == "half_pixel_symmetric") {  // one quotient: rounded once, so that whole positions stay whole
+      const Expr s = scale(f), cut = num(in) * s - num(out);
+      return (cut + num(o * 2 + 1) - s) / (s + s);
     }
     return x;
   }
