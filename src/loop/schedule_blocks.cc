@@ -62,6 +62,14 @@ Refusal inputs_stay(const ScheduleState& s, const Tree& p) {
   return "";
 }
 
+// What p reads is there as a whole, so that it may compute a little more than before at the borders of its new region.
+Refusal inputs_whole(const ScheduleState& s, const Tree& p, const Buffer& b) {
+  for (const Access& a : p.accesses().list)
+    if (!a.is_store && a.buffer != b && alloc_site(s, a.buffer.get())->var)
+      return "only a part of " + quoted(a.buffer->name) + " is computed for block " + quoted(p.name) + " already";
+  return "";
+}
+
 Refusal compute_at(ScheduleState& s, Tree& p, Tree& l) {
   if (is_under(p, l)) return "block " + quoted(p.name) + " is inside loop " + quoted(l.var->name) + " already";
   if (Refusal r = not_in_lanes(l); !r.empty()) return r;
@@ -77,6 +85,7 @@ Refusal compute_at(ScheduleState& s, Tree& p, Tree& l) {
   }
   if (!first_reader) return "nothing reads " + quoted(b->name);
   if (Refusal r = inputs_stay(s, p); !r.empty()) return r;
+  if (Refusal r = inputs_whole(s, p, b); !r.empty()) return r;
   Tree& common = *common_loop(p, l);
   if (Refusal r = alone_inside(common, p); !r.empty()) return r;
 
@@ -111,7 +120,8 @@ class ReverseComputeAt {
       seen.push_back(a.buffer);
       if (Refusal r = input(a.buffer); !r.empty()) return r;
     }
-    if (!last_writer_) return "nothing under loop " + quoted(l_.var->name) + " writes what block " + quoted(c_.name) + " reads";
+    if (!last_writer_)
+      return "nothing under loop " + quoted(l_.var->name) + " writes what block " + quoted(c_.name) + " reads";
     if (Refusal r = output_free(); !r.empty()) return r;
     const size_t at = position(*child_towards(l_, *last_writer_)) + 1;
     std::unique_ptr<Tree> moved = nest(s_, detach(c_), sides_);
@@ -133,6 +143,7 @@ class ReverseComputeAt {
       if (is_under(*w, *top) && !is_under(*w, l_))
         return block_text(*w) + " writes " + name + " outside of loop " + quoted(l_.var->name);
     }
+    if (alloc_site(s_, b.get())->var) return "only a part of " + name + " is computed at a time already";
     if (!inside) return "";
     for (Tree* w : all) {
       if (!is_under(*w, l_)) return block_text(*w) + " writes " + name + " outside of loop " + quoted(l_.var->name);
@@ -167,7 +178,8 @@ class ReverseComputeAt {
 
   // Dim d of b, of which only `side` is finished, has to be one spatial iterator wherever the consumer reads b.
   Refusal limit_dim(const Buffer& b, const Access& a, size_t d, const Side& side, int& by) {
-    const auto it = std::find_if(c_.iters.begin(), c_.iters.end(), [&](const Iter& x) { return x.var == a.indices[d]; });
+    const auto it = std::find_if(c_.iters.begin(), c_.iters.end(),
+                                 [&](const Iter& x) { return x.var == a.indices[d]; });
     if (it == c_.iters.end() || !a.extent.empty())
       return "block " + quoted(c_.name) + " reads " + quoted(b->name) + " at " + sym::text(a.indices[d]) +
              ", which is not an iterator";

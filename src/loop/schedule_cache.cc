@@ -57,7 +57,7 @@ Refusal cache_read(ScheduleState& s, Tree& b, const Buffer& buffer, Scope scope,
   if (writes(b, buffer.get())) return "block " + quoted(b.name) + " writes " + quoted(buffer->name) + " too";
   const Blocks makers = s.writers(buffer.get());
   Tree& site = makers.empty() ? *s.root : *site_of(b, makers);
-  if (Refusal r = not_in_lanes(site); !r.empty()) return r;
+  if (site.var) return "only a part of " + quoted(buffer->name) + " is computed at a time";
   Tree& before = *child_towards(site, b);
   for (const Tree* w : makers)
     if (w == &before || is_under(*w, before))
@@ -67,7 +67,6 @@ Refusal cache_read(ScheduleState& s, Tree& b, const Buffer& buffer, Scope scope,
   if (!layout.is_row_major()) s.storage[copy.get()] = {scope, std::move(layout)};
   std::vector<Side> sides;
   for (Index e : buffer->shape) sides.push_back(whole_side(e));
-  if (site.var) sides = touched(s, site, buffer, Touch::read);
   std::unique_ptr<Tree> block = copy_block(s, buffer->name + "_cache_read", buffer, copy);
   out.name = block->name;
   Redirect redirect(buffer, copy, false);

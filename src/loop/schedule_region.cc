@@ -11,18 +11,32 @@ namespace {
 
 class Evaluate {
  public:
-  explicit Evaluate(const Intervals& of) : of_(of) {}
+  // Each of `facts` is an expression that is never positive.
+  explicit Evaluate(const Intervals& of, const std::vector<Index>& facts = {}) : of_(of), facts_(facts) {}
 
   Interval run(Index e) {
-    if (auto it = of_.find(e); it != of_.end()) return it->second;
-    if (e.is_const() || e.is_var()) return {e, e};
     if (auto it = done_.find(e); it != done_.end()) return it->second;
-    const Interval r = fixed(e) ? Interval{e, e} : node(e);
+    Interval r;
+    if (auto it = of_.find(e); it != of_.end()) r = limited(e, it->second);
+    else if (e.is_const() || e.is_var() || fixed(e)) r = {e, e};
+    else r = limited(e, node(e));
     done_.emplace(e, r);
     return r;
   }
 
  private:
+  // fact <= 0 and e - fact == d mean e <= d; e + fact == d means e >= d. Where that is no worse for sure.
+  Interval limited(Index e, Interval i) const {
+    for (Index fact : facts_) {
+      if (!i) break;
+      const Index above = e - fact, below = e + fact;
+      const auto better = [&](Index size) { return size.is_const() || !(i.hi - i.lo).is_const(); };
+      if (fixed(above) && better(above - i.lo) && sym::proved(sym::le(above, i.hi))) i.hi = above;
+      if (fixed(below) && better(i.hi - below) && sym::proved(sym::le(i.lo, below))) i.lo = below;
+    }
+    return i;
+  }
+
   bool fixed(Index e) const {
     const std::vector<Index> vs = sym::variables(e);
     return std::none_of(vs.begin(), vs.end(), [&](Index v) { return of_.count(v) > 0; });
@@ -93,8 +107,19 @@ class Evaluate {
   }
 
   const Intervals& of_;
+  const std::vector<Index> facts_;
   std::unordered_map<Index, Interval, sym::Hash> done_;
 };
+
+// Predicates as expressions that are never positive where they hold.
+std::vector<Index> facts_of(const std::vector<Index>& predicates) {
+  std::vector<Index> facts;
+  for (Index p : predicates) {
+    if (p->op == sym::Op::lt) facts.push_back(p.arg(0) - p.arg(1) + 1);
+    if (p->op == sym::Op::le) facts.push_back(p.arg(0) - p.arg(1));
+  }
+  return facts;
+}
 
 }  // namespace
 
@@ -135,22 +160,26 @@ namespace {
 class Leaf {
  public:
   Leaf(const ScheduleState& s, const Tree& scope, const Tree& leaf)
-      : s_(s), loops_(ranges_below(scope, leaf)), with_iters_(loops_), bindings_(bindings(leaf)) {
+      : s_(s),
+        loops_(ranges_below(scope, leaf)),
+        by_loops_(loops_, facts_of(leaf.predicates)),
+        with_iters_(loops_),
+        bindings_(bindings(leaf)) {
     for (const Iter& it : leaf.iters) with_iters_[it.var] = of_iter(it);
   }
 
-  Interval operator()(Index e) const {
+  Interval operator()(Index e) {
     const Interval by_iters = interval(e, with_iters_);
     if (rank(by_iters) == 0) return by_iters;
     // Bindings substituted first: what two iterators have in common cancels.
-    const Interval by_loops = interval(sym::substitute(e, bindings_), loops_);
+    const Interval by_loops = by_loops_.run(sym::substitute(e, bindings_));
     return rank(by_loops) < rank(by_iters) ? by_loops : by_iters;
   }
 
  private:
   // A binding that only loops inside determine runs over (at most) all values of the iterator: predicates see to it.
-  Interval of_iter(const Iter& it) const {
-    Interval i = interval(it.binding, loops_);
+  Interval of_iter(const Iter& it) {
+    Interval i = by_loops_.run(it.binding);
     if (!i) return {it.var.context().constant(0), it.extent - 1};
     if (s_.uses_loops(i.lo) || s_.uses_loops(i.hi)) return i;
     if (!sym::proved(sym::ge(i.lo, 0))) i.lo = it.var.context().constant(0);
@@ -165,7 +194,9 @@ class Leaf {
   }
 
   const ScheduleState& s_;
-  Intervals loops_, with_iters_;
+  Intervals loops_;
+  Evaluate by_loops_;
+  Intervals with_iters_;
   sym::Map bindings_;
 };
 
@@ -175,7 +206,10 @@ Interval unite(const Interval& a, const Interval& b) {
 }
 
 Side choose(const ScheduleState& s, Interval i, Index shape) {
-  if (!i || (sym::proved(sym::le(i.lo, 0)) && sym::proved(sym::ge(i.hi, shape - 1)))) return whole_side(shape);
+  if (!i) return whole_side(shape);
+  // What moves with the loops around is not worth a proof (they are dear): it hardly ever is all.
+  const bool still = !s.uses_loops(i.lo) && !s.uses_loops(i.hi);
+  if (still && sym::proved(sym::le(i.lo, 0)) && sym::proved(sym::ge(i.hi, shape - 1))) return whole_side(shape);
   Index size = i.hi - i.lo + 1;
   if (!s.uses_loops(size)) {
     if (sym::proved(sym::ge(size, shape))) return whole_side(shape);
