@@ -48,7 +48,7 @@ static void parse_dim(const std::string& text, Options& o) {
   sym::Range r;
   r.lo = number(value.substr(0, dots), "--dim");
   r.hi = dots == std::string::npos ? r.lo : number(value.substr(dots + 2), "--dim");
-  if (r.lo < 0 || r.hi < r.lo) throw CLI::ValidationError("--dim", "the range of " + name + " is empty or negative");
+  if (r.lo < 0 || r.hi < r.lo) throw CLI::ValidationError("--dim", "the range of \"" + text + "\" is empty or negative");
   o.dims[name] = r;
 }
 

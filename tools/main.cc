@@ -1,4 +1,7 @@
 // The command line: one subcommand a file of tools/ (commands.h).
+#include <algorithm>
+#include <cstdio>
+
 #include "commands.h"
 
 int main(int argc, char** argv) {
@@ -12,6 +15,12 @@ int main(int argc, char** argv) {
   add_bench(app, code);
   add_inspect(app, code);
   add_opt(app, code);
+  const auto commands = app.get_subcommands([](CLI::App*) { return true; });
+  const auto is_named = [&](const CLI::App* c) { return argv[1] == c->get_name(); };
+  if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), is_named)) {
+    std::fprintf(stderr, "tripod: no command \"%s\"; tripod --help lists them\n", argv[1]);
+    return 2;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -164,6 +164,8 @@ void package(const Options& o, codegen::LlvmUnit& unit, const host::Weights& wei
 
 CompileReport compile(const Options& o) {
   Session s(o);
+  const std::filesystem::path folder = std::filesystem::path(o.output).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder)) throw CompileError({}, "cannot write " + o.output + ": there is no folder " + folder.string());
   const auto after = [&](const std::string& phase, const graph::Module& m) {
     check(s, m, phase);
     s.print(phase, [&] { return graph::text(m); });

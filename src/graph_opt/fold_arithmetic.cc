@@ -1,6 +1,7 @@
 // Arithmetic on constants, in the precision of their type: f32 in f32, f16 and bf16 in f32 rounded once, integers
 // modulo 2^bits.
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -23,15 +24,29 @@ Lane lane_of(DType t) {
   return (is_int(t) && t != DType::u64) || t == DType::b1 ? Lane::i64 : Lane::none;
 }
 
+// Weights have millions of elements: the type that is its own lane is read and written directly.
+template <class T>
+constexpr DType kNative = std::is_same_v<T, float> ? DType::f32 : std::is_same_v<T, double> ? DType::f64 : DType::i64;
+
 template <class T>
 T load(DType t, const std::byte* data, int64_t i) {
-  if constexpr (std::is_integral_v<T>) return *load_int(t, data, i);
-  else return static_cast<T>(load_double(t, data, i));
+  if (t == kNative<T>) {
+    T v;
+    std::memcpy(&v, data + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    return v;
+  }
+  if constexpr (std::is_integral_v<T>) {
+    if (t == DType::i8) return static_cast<int8_t>(data[i]);
+    return *load_int(t, data, i);
+  } else {
+    return static_cast<T>(load_double(t, data, i));
+  }
 }
 
 template <class T>
 void store(DType t, std::byte* data, int64_t i, T v) {
-  if constexpr (std::is_integral_v<T>) store_int(t, data, i, v);
+  if (t == kNative<T>) std::memcpy(data + i * static_cast<int64_t>(sizeof(T)), &v, sizeof(T));
+  else if constexpr (std::is_integral_v<T>) store_int(t, data, i, v);
   else store_double(t, data, i, static_cast<double>(v));
 }
 
@@ -164,7 +179,9 @@ std::optional<Bytes> cast(const Graph& g, const Node& n, const Ints& to, DType t
   Bytes bytes(static_cast<size_t>(byte_size(t, product(to))));
   for (int64_t i = 0; i < product(to); ++i) {
     if (!is_float(from)) {
-      store_int(t, bytes.data(), i, *load_int(from, data, i));
+      const auto v = load<int64_t>(from, data, i);
+      if (t == DType::f32) store(t, bytes.data(), i, static_cast<float>(v));
+      else store_int(t, bytes.data(), i, v);
       continue;
     }
     const double v = load_double(from, data, i);

@@ -1,4 +1,5 @@
 // Moves on constants.
+#include <algorithm>
 #include <cstring>
 
 #include "base/float_bits.h"
@@ -52,11 +53,28 @@ void copy_rows(const std::byte* data, int64_t base, const Ints& strides, const I
   }
 }
 
+// A matrix that is read by columns, in blocks that stay in the cache.
+template <size_t kSize>
+void copy_matrix(const std::byte* data, int64_t row_stride, int64_t column_stride, int64_t rows, int64_t columns,
+                 std::byte* to) {
+  constexpr int64_t kBlock = 32;
+  for (int64_t r0 = 0; r0 < rows; r0 += kBlock)
+    for (int64_t c0 = 0; c0 < columns; c0 += kBlock)
+      for (int64_t r = r0; r < std::min(rows, r0 + kBlock); ++r)
+        for (int64_t c = c0; c < std::min(columns, c0 + kBlock); ++c)
+          std::memcpy(to + (r * columns + c) * static_cast<int64_t>(kSize),
+                      data + (r * row_stride + c * column_stride) * static_cast<int64_t>(kSize), kSize);
+}
+
 }  // namespace
 
 std::vector<std::byte> strided_copy(const std::byte* data, size_t size, int64_t base, const Ints& strides,
                                     const Ints& dims) {
   std::vector<std::byte> to(static_cast<size_t>(product(dims)) * size);
+  if (dims.size() == 2 && size == 4 && strides[1] > 1) {
+    copy_matrix<4>(data + base * 4, strides[0], strides[1], dims[0], dims[1], to.data());
+    return to;
+  }
   if (size == 1) copy_rows<1>(data, base, strides, dims, to.data());
   if (size == 2) copy_rows<2>(data, base, strides, dims, to.data());
   if (size == 4) copy_rows<4>(data, base, strides, dims, to.data());

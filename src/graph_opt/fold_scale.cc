@@ -4,6 +4,7 @@
 // Behind: y = (w * x + b) * s + t. In front a scale is always legal (padding stays zero); a shift only where nothing is
 // padded. New weights are computed in doubles and rounded once.
 #include <algorithm>
+#include <cstring>
 
 #include "graph_opt/affine.h"
 
@@ -26,7 +27,18 @@ class Weights {
     if (op_ != OpKind::matmul) group_ = g.attr<graph::ConvAttr>(n).group;
   }
   // Reads the elements: only when there is something to change.
-  void load(const Graph& g, ValueId w) { values_ = *g.float_values(w); }
+  void load(const Graph& g, ValueId w) {
+    if (g.type(w).dtype != DType::f32) {
+      values_ = *g.float_values(w);
+      return;
+    }
+    values_.resize(static_cast<size_t>(g.bytes(w).size) / sizeof(float));
+    for (size_t i = 0; i < values_.size(); ++i) {
+      float f;
+      std::memcpy(&f, g.bytes(w).data + i * sizeof f, sizeof f);
+      values_[i] = f;
+    }
+  }
 
   int64_t outputs() const { return op_ == OpKind::matmul ? dims_.back() : op_ == OpKind::conv ? dims_[0] : dims_[1] * group_; }
   int64_t inputs() const { return op_ == OpKind::matmul ? dims_[dims_.size() - 2] : op_ == OpKind::conv ? dims_[1] * group_ : dims_[0]; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/float_bits.h"
 
@@ -144,7 +145,11 @@ graph::ConstAttr own_bytes(std::vector<std::byte> bytes) {
 
 ValueId float_constant(Graph& g, DType t, const Ints& dims, const std::vector<double>& values) {
   std::vector<std::byte> bytes(static_cast<size_t>(byte_size(t, static_cast<int64_t>(values.size()))));
-  for (size_t i = 0; i < values.size(); ++i) store_double(t, bytes.data(), static_cast<int64_t>(i), values[i]);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float f = static_cast<float>(values[i]);
+    if (t == DType::f32) std::memcpy(bytes.data() + i * sizeof f, &f, sizeof f);  // weights: millions of them
+    else store_double(t, bytes.data(), static_cast<int64_t>(i), values[i]);
+  }
   Shape shape;
   for (int64_t d : dims) shape.push_back(g.sym().constant(d));
   return g.add_constant(Type::make(t, std::move(shape)), own_bytes(std::move(bytes)));

@@ -119,6 +119,8 @@ void activations(Rewriter& r);
 void norms(Rewriter& r);
 void attentions(Rewriter& r);
 void rotaries(Rewriter& r);
+void transposes(Rewriter& r);
+void pads(Rewriter& r);
 void fold_scale(Rewriter& r);
 void batch_norm(Rewriter& r);
 void disjoint_windows(Rewriter& r);
