@@ -291,6 +291,8 @@ void Import::read_inputs(Scope& scope) {
       v = module->main().add_input(i.name(), declared_type(i.type(), i.name()));
     } catch (const NodeError& e) {
       error(site, e.message, e.hint);
+    } catch (const CompileError& e) {
+      error(site, e.diagnostics.errors()[0].message);
     }
     scope.define(i.name(), v, site);
   }

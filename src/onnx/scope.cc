@@ -69,8 +69,8 @@ void Scope::import_initializers(const GraphProto& graph) {
       g.set_name(v, name);
     } catch (const NodeError& e) {
       import.error(site, e.message, e.hint);
-    } catch (const graph::ShapeError& e) {
-      import.error(site, e.what());
+    } catch (const CompileError& e) {
+      import.error(site, e.diagnostics.errors()[0].message);
     }
     define(name, v, site);
   };
