@@ -76,14 +76,14 @@ Refusal compute_at(ScheduleState& s, Tree& p, Tree& l) {
   const Buffer b = only_written(p);
   std::vector<int> dims;
   if (Refusal r = piecewise(s, p, b, dims); !r.empty()) return r;
-  Tree* first_reader = nullptr;
+  Blocks readers;
   for (Tree* r : s.readers(b.get())) {
     if (r == &p) continue;
     if (!is_under(*r, l))
       return block_text(*r) + " reads " + quoted(b->name) + " outside of loop " + quoted(l.var->name);
-    if (!first_reader) first_reader = r;
+    readers.push_back(r);
   }
-  if (!first_reader) return "nothing reads " + quoted(b->name);
+  if (readers.empty()) return "nothing reads " + quoted(b->name);
   if (Refusal r = inputs_stay(s, p); !r.empty()) return r;
   if (Refusal r = inputs_whole(s, p, b); !r.empty()) return r;
   Tree& common = *common_loop(p, l);
@@ -94,8 +94,8 @@ Refusal compute_at(ScheduleState& s, Tree& p, Tree& l) {
   for (const Iter& it : p.iters) sides.push_back(whole_side(it.extent));
   for (size_t d = 0; d < dims.size(); ++d)
     if (dims[d] >= 0 && !region[d].whole) sides[static_cast<size_t>(dims[d])] = region[d];
-  std::unique_ptr<Tree> moved = nest(s, detach(p), sides);
-  insert(l, position(*child_towards(l, *first_reader)), std::move(moved));
+  std::unique_ptr<Tree> moved = nest(s, detach(p), sides, common_predicates(readers, l));
+  insert(l, position(*child_towards(l, *readers[0])), std::move(moved));
   return "";
 }
 
@@ -124,7 +124,7 @@ class ReverseComputeAt {
       return "nothing under loop " + quoted(l_.var->name) + " writes what block " + quoted(c_.name) + " reads";
     if (Refusal r = output_free(); !r.empty()) return r;
     const size_t at = position(*child_towards(l_, *last_writer_)) + 1;
-    std::unique_ptr<Tree> moved = nest(s_, detach(c_), sides_);
+    std::unique_ptr<Tree> moved = nest(s_, detach(c_), sides_, common_predicates(writers_, l_));
     insert(l_, at, std::move(moved));
     return "";
   }
@@ -151,6 +151,7 @@ class ReverseComputeAt {
         if (r == &l_ || is_under(l_, *r))
           if (is_under(*r, *common_) && !r->one_iteration())
             return "block " + quoted(w->name) + " still reduces over loop " + quoted(r->var->name);
+      writers_.push_back(w);
       if (!last_writer_ || order_of(s_, *w) > order_of(s_, *last_writer_)) last_writer_ = w;
     }
     return limit(b);
@@ -226,6 +227,7 @@ class ReverseComputeAt {
   Tree &c_, &l_;
   Tree* common_ = nullptr;
   Tree* last_writer_ = nullptr;
+  Blocks writers_;  // under l, of what the consumer reads
   std::vector<Side> sides_;
   std::vector<int> limits_;  // iterators of the consumer that run over a part only
 };

@@ -111,7 +111,7 @@ Refusal cache_write(ScheduleState& s, Tree& b, Scope scope, Block& out) {
   Redirect redirect(buffer, copy, true);
   const Stmt init = b.init ? redirect.apply(b.init) : nullptr;
   b.set_body(redirect.apply(b.body), init);
-  insert(site, position(after) + 1, nest(s, std::move(block), sides));
+  insert(site, position(after) + 1, nest(s, std::move(block), sides, common_predicates({&b}, site)));
   return "";
 }
 

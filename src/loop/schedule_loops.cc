@@ -161,11 +161,14 @@ Refusal reorder(const ScheduleState& s, const std::vector<Tree*>& ls) {
     before[k]->loop_kind = heads[k].kind;
     before[k]->grain = heads[k].grain;
   }
-  for (const Tree* t : path(*before.back()))
-    if (t->loop_kind == LoopKind::parallel && t->parent->var && !t->parent->one_iteration())
+  std::vector<Tree*> all = path(*before.back());
+  all.push_back(before.back());
+  bool inside = false;
+  for (const Tree* t : all) {
+    if (inside && t->loop_kind == LoopKind::parallel)
       return "parallel loop " + quoted(t->var->name) + " would not be outermost any more";
-  if (const Tree& last = *before.back(); last.loop_kind == LoopKind::parallel && !last.parent->one_iteration())
-    return "parallel loop " + quoted(last.var->name) + " would not be outermost any more";
+    inside = inside || !t->one_iteration();
+  }
   return "";
 }
 

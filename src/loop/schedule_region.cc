@@ -252,8 +252,24 @@ std::vector<Side> touched(const ScheduleState& s, Tree& scope, const Buffer& b, 
 
 // --- loops over a region ------------------------------------------------------------------------------------------
 
-std::unique_ptr<Tree> nest(ScheduleState& s, std::unique_ptr<Tree> block, const std::vector<Side>& sides) {
-  block->predicates.clear();
+std::vector<Index> common_predicates(const Blocks& blocks, const Tree& loop) {
+  std::vector<Index> out;
+  if (blocks.empty()) return out;
+  const auto outside = [&](Index p) {
+    const std::vector<Tree*> inside = loops_between(loop, *blocks[0]);
+    return std::none_of(inside.begin(), inside.end(), [&](const Tree* l) { return sym::uses(p, l->var); });
+  };
+  for (Index p : blocks[0]->predicates)
+    if (outside(p) && std::all_of(blocks.begin(), blocks.end(), [&](const Tree* b) {
+          return std::find(b->predicates.begin(), b->predicates.end(), p) != b->predicates.end();
+        }))
+      out.push_back(p);
+  return out;
+}
+
+std::unique_ptr<Tree> nest(ScheduleState& s, std::unique_ptr<Tree> block, const std::vector<Side>& sides,
+                           std::vector<Index> predicates) {
+  block->predicates = std::move(predicates);
   std::vector<std::unique_ptr<Tree>> loops;
   for (size_t i = 0; i < sides.size(); ++i) {
     Iter& it = block->iters[i];
@@ -262,7 +278,8 @@ std::unique_ptr<Tree> nest(ScheduleState& s, std::unique_ptr<Tree> block, const 
     it.binding = side.lo + loops.back()->var;
     if (side.whole && side.extent == it.extent) continue;
     const auto need = [&](Index condition) {
-      if (!sym::proved(condition)) block->predicates.push_back(condition);
+      std::vector<Index>& all = block->predicates;
+      if (std::find(all.begin(), all.end(), condition) == all.end() && !sym::proved(condition)) all.push_back(condition);
     };
     need(sym::ge(it.binding, 0));
     if (!sym::proved(sym::le(side.lo + side.extent, it.extent))) need(sym::lt(it.binding, it.extent));

@@ -73,7 +73,7 @@ struct Tree {
 using Blocks = std::vector<Tree*>;
 Blocks leaves(Tree& t);                            // blocks and other statements under t, in program order
 std::vector<Tree*> path(const Tree& t);            // loops around t, outermost first, without the root
-std::vector<Tree*> loops_between(const Tree& scope, const Tree& t);  // those of them inside scope
+std::vector<Tree*> loops_between(const Tree& scope, const Tree& t);  // those inside scope
 bool is_under(const Tree& t, const Tree& ancestor);                  // a proper ancestor
 Tree* common_loop(Tree& a, Tree& b);               // the innermost loop (or root) around both; a itself if a loop over b
 Tree* child_towards(Tree& ancestor, Tree& t);      // the child of ancestor that is or contains t
@@ -196,8 +196,12 @@ enum class Touch : uint8_t { read, write, any };
 std::vector<Side> touched(const ScheduleState& s, Tree& scope, const Buffer& b, Touch which);
 
 // Builds the loops for a block's iterators (all of them, in order) with the given sides (reduce iterators: whole)
-// and sets bindings and predicates. Returns the outermost.
-std::unique_ptr<Tree> nest(ScheduleState& s, std::unique_ptr<Tree> block, const std::vector<Side>& sides);
+// and sets bindings and predicates, next to the given ones. Returns the outermost.
+std::unique_ptr<Tree> nest(ScheduleState& s, std::unique_ptr<Tree> block, const std::vector<Side>& sides,
+                           std::vector<Index> predicates = {});
+// The predicates that all blocks have and that are about `loop` (or root) and loops around it only: what is put next
+// to these blocks inside `loop` for their sake has no business where they do not run.
+std::vector<Index> common_predicates(const Blocks& blocks, const Tree& loop);
 Side whole_side(Index extent);
 
 // --- what loops carry (schedule_depend.cc) ---
