@@ -161,7 +161,7 @@ class ReverseComputeAt {
     const std::vector<Side> region = touched(s_, l_, b, Touch::write);
     // The parts of different iterations must not overlap: each point of the consumer runs once.
     for (Tree* m = &l_; m != common_; m = m->parent)
-      if (!iterations_apart(s_, *m, b.get(), Touch::write))
+      if (!boxes_apart(*m, b.get()))
         return "iterations of loop " + quoted(m->var->name) + " do not write separate parts of " + quoted(b->name);
     std::vector<int> limits;  // iterators that b limits
     for (size_t d = 0; d < region.size(); ++d) {

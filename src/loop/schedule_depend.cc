@@ -135,20 +135,25 @@ Index linearise(const std::vector<Index>& indices, const std::vector<Index>& sha
 
 class Apart {
  public:
-  Apart(Tree& m, const BufferNode* b, Touch which) : m_(m), buffer_(b), which_(which) {}
+  Apart(Tree& m, const BufferNode* b, Touch which) : m_(m), buffer_(b) { collect(which); }
 
-  bool run() {
-    collect();
+  // The elements that different iterations touch.
+  bool elements() {
+    if (boxes()) return true;
+    if (buffer_->shape.empty()) return false;
+    for (const std::vector<int>& order : orders())
+      if (monotone(box([&](const One& a) { return linearise(a.indices, buffer_->shape, order); }))) return true;
+    return false;
+  }
+
+  // Even the boxes around them.
+  bool boxes() {
     if (accesses_.empty()) return true;
     for (size_t d = 0; d < buffer_->shape.size(); ++d) {
       dims_.push_back(box([&](const One& a) { return a.indices[d]; }));
       if (monotone(dims_.back())) return true;
     }
-    if (buffer_->shape.empty()) return false;
-    if (tiles_tell()) return true;
-    for (const std::vector<int>& order : orders())
-      if (monotone(box([&](const One& a) { return linearise(a.indices, buffer_->shape, order); }))) return true;
-    return false;
+    return tiles_tell();
   }
 
  private:
@@ -158,12 +163,12 @@ class Apart {
     const Intervals* ranges;
   };
 
-  void collect() {
+  void collect(Touch which) {
     for (Tree* leaf : leaves(m_)) {
       const sym::Map bound = bindings(*leaf);
       const Intervals* ranges = nullptr;
       for (const Access& a : leaf->accesses().list) {
-        if (a.buffer.get() != buffer_ || (which_ == Touch::write && !a.is_store)) continue;
+        if (a.buffer.get() != buffer_ || (which == Touch::write && !a.is_store)) continue;
         if (!ranges) ranges = ranges_.emplace_back(std::make_unique<Intervals>(ranges_below(m_, *leaf))).get();
         One one{{}, leaf, ranges};
         for (Index i : a.indices) one.indices.push_back(sym::substitute(i, bound));
@@ -254,7 +259,6 @@ class Apart {
 
   Tree& m_;
   const BufferNode* buffer_;
-  Touch which_;
   std::vector<std::unique_ptr<Intervals>> ranges_;
   std::vector<One> accesses_;
   std::vector<Interval> dims_;
@@ -310,9 +314,7 @@ bool places_differ(const Tree& leaf, const Tree& m, const BufferNode* b) {
 
 }  // namespace
 
-bool iterations_apart(const ScheduleState&, Tree& m, const BufferNode* b, Touch which) {
-  return m.one_iteration() || Apart(m, b, which).run();
-}
+bool boxes_apart(Tree& m, const BufferNode* b) { return m.one_iteration() || Apart(m, b, Touch::write).boxes(); }
 
 std::vector<Carried> carried(const ScheduleState& s, Tree& loop) {
   std::vector<Carried> out;
@@ -339,7 +341,7 @@ std::vector<Carried> carried(const ScheduleState& s, Tree& loop) {
             break;
           }
     if (users.size() == 1 && (reduces || places_differ(*users[0], loop, b.get()))) continue;
-    if (!iterations_apart(s, loop, b.get(), Touch::any)) out.push_back({false, users[0]->name, b});
+    if (!Apart(loop, b.get(), Touch::any).elements()) out.push_back({false, users[0]->name, b});
   }
   return out;
 }

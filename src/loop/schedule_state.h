@@ -213,8 +213,8 @@ struct Carried {
 };
 // What makes two iterations of the loop depend on each other.
 std::vector<Carried> carried(const ScheduleState& s, Tree& loop);
-// Is what the iterations of m touch (of b, by writers) apart from each other?
-bool iterations_apart(const ScheduleState& s, Tree& m, const BufferNode* b, Touch which);
+// Are the boxes around what each iteration of m writes of b apart from each other?
+bool boxes_apart(Tree& m, const BufferNode* b);
 Tree* alloc_site(const ScheduleState& s, const BufferNode* b);  // the loop (or root) inside which the buffer exists
 
 // A block that computes buffer[indices] = op(buffer[indices], operand).

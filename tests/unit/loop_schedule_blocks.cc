@@ -3,7 +3,7 @@
 namespace tripod::loop {
 namespace {
 
-const std::vector<Dims> kNM = {{{"N", 1}, {"M", 1}}, {{"N", 3}, {"M", 17}}, {{"N", 16}, {"M", 4}}, {{"N", 7}, {"M", 13}}};
+const std::vector<Dims> kNM = dims_of("N M", {{1, 1}, {3, 17}, {16, 4}, {7, 13}});
 
 const char* kChain = R"(
 func @f[N: 1.., M: 1..](A: f32[N, M]) -> (C: f32[N, M]) {
@@ -179,6 +179,14 @@ func @f[N: 1..](A: f32[N]) -> (C: f32[N, N]) {
 })");
   t.s.reverse_compute_at(t.block("outer"), t.loop("first", 0));
   t.refuses("reverse_compute_at: block 'outer' needs parts of 'B' from different iterations");
+}
+
+TEST(ScheduleBlocks, ReverseComputeAtNeedsBoxes) {
+  // Runs of a fused loop are apart, but the boxes around them are not.
+  Scheduled t(kChain);
+  auto [o, i] = t.s.split(t.s.fuse(t.s.loops(t.block("first"))), 2);
+  t.s.reverse_compute_at(t.block("second"), o);
+  t.refuses("reverse_compute_at: iterations of loop 'i_j_o' do not write separate parts of 'B'");
 }
 
 TEST(ScheduleBlocks, InlineSharesAndGuards) {

@@ -18,8 +18,8 @@ func @f[N: 1.., K: 1..](A: f32[N, K]) -> (B: f32[N]) {
     B[i] = B[i] + A[i, k]
   }
 })";
-const std::vector<Dims> kNM = {{{"N", 1}, {"M", 1}}, {{"N", 3}, {"M", 17}}, {{"N", 16}, {"M", 4}}, {{"N", 7}, {"M", 13}}};
-const std::vector<Dims> kNK = {{{"N", 1}, {"K", 1}}, {{"N", 3}, {"K", 17}}, {{"N", 16}, {"K", 4}}, {{"N", 7}, {"K", 13}}};
+const std::vector<Dims> kNM = dims_of("N M", {{1, 1}, {3, 17}, {16, 4}, {7, 13}});
+const std::vector<Dims> kNK = dims_of("N K", {{1, 1}, {3, 17}, {16, 4}, {7, 13}});
 
 TEST(ScheduleLoops, StartsAsSerialLoops) {
   Scheduled t(kSum);
@@ -166,6 +166,38 @@ func @f(A: f32[4, 5]) -> (B: f32[1]) {
   t.check({{}});
   t.s.reorder({t.loop("horner", 1), t.loop("horner", 0)});
   t.refuses("reorder: the order of the reduction of block 'horner' matters");
+}
+
+TEST(ScheduleLoops, BoundToTheAxesOfAGpu) {
+  Scheduled t(kTranspose);
+  auto [o, i] = t.s.split(t.s.fuse(t.s.loops(t.s.only_block())), 32);
+  t.s.bind(o, LoopKind::grid_x);
+  t.s.bind(i, LoopKind::block_x);
+  t.check(kNM);
+  Schedule again(t.c, t.f);
+  again.replay(parse_trace(text(t.s.trace())));
+  ASSERT_TRUE(again.ok()) << again.outcome().reason;
+  EXPECT_EQ(again.kind(again.loops(again.only_block())[1]), LoopKind::block_x);
+
+  Scheduled u(kSum);
+  u.s.bind(u.loop("sum", 1), LoopKind::block_x);
+  u.refuses("bind: loop 'k' carries the reduction of block 'sum' over buffer 'B'");
+}
+
+TEST(ScheduleLoops, ParallelStaysOutermost) {
+  Scheduled t(kCopy);
+  const std::vector<Loop> ls = t.s.loops(t.s.only_block());
+  t.s.parallel(ls[0]);
+  t.s.reorder({ls[1], ls[0]});
+  t.refuses("reorder: parallel loop 'i' would not be outermost any more");
+}
+
+TEST(ScheduleLoops, KindsAreFinal) {
+  Scheduled t(kCopy);
+  const Loop i = t.loop("copy", 0);
+  t.s.parallel(i);
+  t.s.split(i, 4);
+  t.refuses("split: loop 'i' is not serial any more");
 }
 
 TEST(ScheduleLoops, ConcatHalvesShareALoopOnlyApart) {

@@ -17,8 +17,8 @@ func @f[N: 1.., M: 1.., K: 1..](A: f32[N, K], B: f32[K, M]) -> (C: f32[N, M]) {
     C[i, j] = fma(A[i, k], B[k, j], C[i, j])
   }
 })";
-const std::vector<Dims> kNK = {{{"N", 1}, {"K", 1}}, {{"N", 3}, {"K", 17}}, {{"N", 16}, {"K", 4}}, {{"N", 7}, {"K", 33}}};
-const std::vector<Dims> kNMK = {{{"N", 1}, {"M", 1}, {"K", 1}}, {{"N", 3}, {"M", 11}, {"K", 7}}, {{"N", 8}, {"M", 8}, {"K", 16}}};
+const std::vector<Dims> kNK = dims_of("N K", {{1, 1}, {3, 17}, {16, 4}, {7, 33}});
+const std::vector<Dims> kNMK = dims_of("N M K", {{1, 1, 1}, {3, 11, 7}, {8, 8, 16}});
 
 TEST(ScheduleReduce, DecomposeInFrontOfEachLoop) {
   for (size_t at : {0, 1, 2}) {
@@ -96,8 +96,8 @@ TEST(ScheduleReduce, RFactorOfEachOperation) {
       const std::string v = value, ty = type;
       if (ty == "f32" && v.find_first_of("^&|") != std::string::npos) continue;
       const std::string zero = ty == "f32" ? "3" : "3:" + ty;
-      Scheduled t("func @f(A: " + ty + "[3, 7]) -> (B: " + ty + "[3]) {\n block r(i: 3; reduce k: 7) {\n init { B[i] = " + zero +
-                  " }\n B[i] = " + v + "\n}\n}");
+      Scheduled t("func @f(A: " + ty + "[3, 7]) -> (B: " + ty + "[3]) {\n block r(i: 3; reduce k: 7) {\n init { B[i] = " +
+                  zero + " }\n B[i] = " + v + "\n}\n}");
       auto [ko, ki] = t.s.split(t.loop("r", 1), 4);
       t.s.rfactor(t.block("r"), ki);
       t.check({{}});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <regex>
+#include <sstream>
 
 #include "loop/flatten.h"
 #include "loop/schedule.h"
@@ -10,6 +11,19 @@
 namespace tripod::loop {
 
 using Dims = std::map<std::string, int64_t>;
+
+// Names in one string, their values case by case.
+inline std::vector<Dims> dims_of(const std::string& names, const std::vector<std::vector<int64_t>>& cases) {
+  std::vector<Dims> out;
+  for (const std::vector<int64_t>& values : cases) {
+    std::istringstream in(names);
+    Dims d;
+    std::string name;
+    for (size_t i = 0; in >> name; ++i) d[name] = values.at(i);
+    out.push_back(d);
+  }
+  return out;
+}
 
 // A schedule of a function given as text.
 struct Scheduled {
@@ -52,7 +66,9 @@ struct Scheduled {
   // Text without the numbers that tell variables of one name apart.
   std::string body() const { return plain(text(s.function().body)); }
   std::string flat() const { return plain(text(flatten(s.function()).body)); }
-  static std::string plain(const std::string& t) { return std::regex_replace(t, std::regex("\\b([A-Za-z_]\\w*)(\\.[0-9]+)+"), "$1"); }
+  static std::string plain(const std::string& t) {
+    return std::regex_replace(t, std::regex("\\b([A-Za-z_]\\w*)(\\.[0-9]+)+"), "$1");
+  }
 
   static std::string dims_text(const Dims& d) {
     std::string out;

@@ -49,7 +49,8 @@ TEST(Trace, PrintsParsesAndReplays) {
 
 TEST(Trace, ReplayFindsResultsUnderOtherNames) {
   Scheduled t(kSoftmax);
-  t.s.replay(parse_trace("trace 1\n# tiles\nrows rest = split(i_3; 2)\nreorder(j_3, rest)  # strided\nparallel(rows; 1)\n"));
+  t.s.replay(parse_trace(
+      "trace 1\n# tiles\nrows rest = split(i_3; 2)\nreorder(j_3, rest)  # strided\nparallel(rows; 1)\n"));
   t.check({{{"N", 5}, {"M", 4}}});
 }
 
