@@ -105,6 +105,20 @@ std::vector<Iter> copy_spatial(ScheduleState& s, const Tree& block, const sym::M
   return out;
 }
 
+// What the init reads is there in front of l.
+Refusal init_inputs_ready(const Tree& b, Tree& l) {
+  Refusal why;
+  if (!b.init) return why;
+  visit(b.init, [](const Stmt&) {}, [&](const Expr& e) {
+    if (e->op != Op::load) return;
+    for (const Tree* t : leaves(l))
+      if (writes(*t, e->buffer.get()))
+        why = "block " + quoted(t->name) + " makes " + quoted(e->buffer->name) + ", which the init reads, inside of loop " +
+              quoted(l.var->name);
+  });
+  return why;
+}
+
 Refusal decompose(ScheduleState& s, Tree& b, Tree& l, Block& out) {
   if (!b.init) return "block " + quoted(b.name) + " has no init";
   if (!is_under(b, l)) return "block " + quoted(b.name) + " is not under loop " + quoted(l.var->name);
@@ -112,6 +126,7 @@ Refusal decompose(ScheduleState& s, Tree& b, Tree& l, Block& out) {
   if (Refusal r = sort_loops(b, l, in); !r.empty()) return r;
   std::vector<Index> predicates;
   if (Refusal r = spatial_predicates(b, in, predicates); !r.empty()) return r;
+  if (Refusal r = init_inputs_ready(b, l); !r.empty()) return r;
   for (const Access& a : b.accesses().list)
     if (a.is_store)
       if (Refusal r = untouched_by_others(l, b, a.buffer.get()); !r.empty()) return r;
@@ -178,6 +193,7 @@ class RFactor {
     for (const Tree* m : in_.reduce)
       if (s_.uses_loops(m->extent)) return "the extent of loop " + quoted(m->var->name) + " depends on a loop";
     if (Refusal r = spatial_predicates(b_, in_, predicates_); !r.empty()) return r;
+    if (Refusal r = init_inputs_ready(b_, *top_); !r.empty()) return r;
     return untouched_by_others(*top_, b_, reduction_->buffer.get());
   }
 

@@ -47,6 +47,24 @@ TEST(ScheduleReduce, DecomposeRefusals) {
   }
 }
 
+TEST(ScheduleReduce, InitsReadWhatIsThere) {
+  const char* source = R"(
+func @f[N: 1.., K: 1..](A: f32[N, K], b: f32[N]) -> (B: f32[N]) {
+  block sum(i: N; reduce k: K) {
+    init { B[i] = b[i] }
+    B[i] = B[i] + A[i, k]
+  }
+})";
+  Scheduled t(source);
+  t.s.compute_at(t.s.cache_read(t.block("sum"), t.f.params[1], Scope::local), t.loop("sum", 0));
+  t.s.decompose_reduction(t.block("sum"), t.loop("sum", 1));
+  t.check(kNK);
+  Scheduled u(source);
+  u.s.compute_at(u.s.cache_read(u.block("sum"), u.f.params[1], Scope::local), u.loop("sum", 0));
+  u.s.decompose_reduction(u.block("sum"), u.loop("sum", 0));
+  u.refuses("decompose_reduction: block 'b_cache_read' makes 'b_cache', which the init reads, inside of loop 'i'");
+}
+
 TEST(ScheduleReduce, RFactorInLanes) {
   Scheduled t(kSum);
   auto [ko, ki] = t.s.split(t.loop("sum", 1), 16);
