@@ -32,6 +32,9 @@ case "$config" in
   *) echo "build.sh: no configuration '$config': release, debug, asan, ubsan or tsan" >&2; exit 2 ;;
 esac
 
+# Clones of one commit share their objects: paths below the repository count as relative to it.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
 cmake -S . -B "build/$config" -G Ninja -DCMAKE_BUILD_TYPE=$type -DTRIPOD_SANITIZE=$sanitize \
   -DTRIPOD_TESTS=$tests --log-level=WARNING
 # LLVM's headers make some compiles take over a gigabyte: no more jobs than cores.

@@ -1,4 +1,5 @@
-// A pad with zeros in front of a convolution or an average pool becomes its own padding.
+// A pad with zeros in front of a convolution or an average pool becomes its own padding, also where a view that adds dims
+// of 1 stands between them.
 #include <algorithm>
 
 #include "graph_opt/pass.h"
@@ -37,6 +38,40 @@ bool is_zero(const Ints& v) {
   return std::all_of(v.begin(), v.end(), [](int64_t i) { return i == 0; });
 }
 
+// pad(reshape(x)) for reshape(pad(x)) that only adds and takes away dims of 1 (a 1-D convolution written as a 2-D one).
+bool behind_view(Rewriter& r, NodeId n) {
+  if (r.g.node(n).op != OpKind::reshape) return false;
+  const NodeId pad = producer_of(r.g, r.g.node(n).operands[0]);
+  if (r.g.node(pad).op != OpKind::pad || !one_use(r.g, r.result(pad))) return false;
+  auto a = r.g.attr<graph::PadAttr>(pad);
+  const ValueId x = r.g.node(pad).operands[0];
+  const Shape &from = r.g.type(r.result(pad)).shape, &to = r.g.type(r.result(n)).shape;
+  const Expr zero = r.g.sym().constant(0);
+  std::vector<Expr> begin(to.size(), zero), end(to.size(), zero);
+  Shape inner = to;
+  size_t at = 0;
+  for (size_t d = 0; d < from.size(); ++d) {
+    if (from[d].is_const(1)) {
+      if (!a.begin[d].is_const(0) || !a.end[d].is_const(0)) return false;
+      continue;
+    }
+    while (at < to.size() && to[at].is_const(1)) ++at;
+    if (at == to.size() || to[at] != from[d]) return false;
+    begin[at] = a.begin[d];
+    end[at] = a.end[d];
+    inner[at++] = r.g.type(x).shape[d];
+  }
+  for (; at < to.size(); ++at)
+    if (!to[at].is_const(1)) return false;
+  if (!r.begin({pad, n})) return false;
+  a.begin = begin;
+  a.end = end;
+  std::vector<ValueId> operands = r.g.node(pad).operands;
+  operands[0] = r.g.reshape(x, inner);
+  r.replace(r.result(n), r.g.add(OpKind::pad, operands, a));
+  return true;
+}
+
 bool into_conv(Rewriter& r, NodeId n) {
   if (r.g.node(n).op != OpKind::conv) return false;
   const NodeId pad = producer_of(r.g, r.g.node(n).operands[0]);
@@ -68,6 +103,6 @@ bool into_pool(Rewriter& r, NodeId n) {
 
 }  // namespace
 
-void pads(Rewriter& r) { apply_rules(r, {into_conv, into_pool}); }
+void pads(Rewriter& r) { apply_rules(r, {behind_view, into_conv, into_pool}); }
 
 }  // namespace tripod::graph_opt

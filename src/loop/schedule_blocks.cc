@@ -70,6 +70,20 @@ Refusal inputs_whole(const ScheduleState& s, const Tree& p, const Buffer& b) {
   return "";
 }
 
+// An init that is still part of its block may move in front of the block's reduce loops: what it reads, too.
+Refusal not_for_an_init(const Tree& reader, const Tree& l, const BufferNode* b) {
+  bool used = false;
+  if (reader.init)
+    visit(reader.init, [](const Stmt&) {}, [&](const Expr& e) {
+      used = used || (e->op == Op::load && e->buffer.get() == b);
+    });
+  if (!used) return "";
+  for (const Tree* r : reduce_loops(reader))
+    if ((r == &l || is_under(l, *r)) && !r->one_iteration())
+      return "the init of block " + quoted(reader.name) + " reads " + quoted(b->name) + ": decompose it first";
+  return "";
+}
+
 Refusal compute_at(ScheduleState& s, Tree& p, Tree& l) {
   if (is_under(p, l)) return "block " + quoted(p.name) + " is inside loop " + quoted(l.var->name) + " already";
   if (Refusal r = not_in_lanes(l); !r.empty()) return r;
@@ -81,6 +95,7 @@ Refusal compute_at(ScheduleState& s, Tree& p, Tree& l) {
     if (r == &p) continue;
     if (!is_under(*r, l))
       return block_text(*r) + " reads " + quoted(b->name) + " outside of loop " + quoted(l.var->name);
+    if (Refusal why = not_for_an_init(*r, l, b.get()); !why.empty()) return why;
     readers.push_back(r);
   }
   if (readers.empty()) return "nothing reads " + quoted(b->name);

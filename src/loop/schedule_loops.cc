@@ -106,6 +106,27 @@ std::vector<Tree*> perfect_nest(const std::vector<Tree*>& ls) {
   }
 }
 
+bool used_by(const Tree& block, const Tree& l, bool reduce) {
+  return std::any_of(block.iters.begin(), block.iters.end(),
+                     [&](const Iter& it) { return it.reduce == reduce && binds_with(it, l.var); });
+}
+
+// The order of a reduction that is not a plain sum (or the like) has to stay. And where the init is still part of the
+// block, it has to come first: it does whatever the order, but for loops that both spatial and reduce iterators use.
+Refusal reductions_stay(const Tree& b, const std::vector<Tree*>& before, const std::vector<Tree*>& after) {
+  const bool any_order = reduction_of(b).has_value();
+  if (any_order && !b.init) return "";
+  const auto bound = [&](const std::vector<Tree*>& ls) {
+    std::vector<const Tree*> out;
+    for (const Tree* l : ls)
+      if (used_by(b, *l, true) && (!any_order || used_by(b, *l, false))) out.push_back(l);
+    return out;
+  };
+  if (bound(before) == bound(after)) return "";
+  return any_order ? "block " + quoted(b.name) + " would not start with its init"
+                   : "the order of the reduction of block " + quoted(b.name) + " matters";
+}
+
 // May the loops of `before` stand in the order `after`?
 Refusal reorder_legal(const ScheduleState& s, const std::vector<Tree*>& before, const std::vector<Tree*>& after) {
   for (size_t k = 0; k < after.size(); ++k)
@@ -115,20 +136,9 @@ Refusal reorder_legal(const ScheduleState& s, const std::vector<Tree*>& before, 
   std::vector<const Tree*> moved;
   for (size_t k = 0; k < before.size(); ++k)
     if (before[k] != after[k]) moved.push_back(before[k]);
-  const auto reduces = [](const Tree& b, const Tree& l) {
-    return std::any_of(b.iters.begin(), b.iters.end(),
-                       [&](const Iter& it) { return it.reduce && binds_with(it, l.var); });
-  };
-  for (Tree* b : leaves(*before[0])) {
-    if (!b->is_block() || reduction_of(*b)) continue;
-    // The order of a reduction that is not a plain sum (or the like) stays.
-    std::vector<const Tree*> was, is;
-    for (const Tree* l : before)
-      if (reduces(*b, *l)) was.push_back(l);
-    for (const Tree* l : after)
-      if (reduces(*b, *l)) is.push_back(l);
-    if (was != is) return "the order of the reduction of block " + quoted(b->name) + " matters";
-  }
+  for (Tree* b : leaves(*before[0]))
+    if (b->is_block())
+      if (Refusal r = reductions_stay(*b, before, after); !r.empty()) return r;
   for (Tree* l : before) {
     if (std::find(moved.begin(), moved.end(), l) == moved.end()) continue;
     for (const Carried& c : carried(s, *l))

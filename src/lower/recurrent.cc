@@ -1,7 +1,7 @@
 // LSTM, GRU and RNN. What does not depend on the state, the products of all inputs with W, is a contraction over all
 // steps at once. The rest is one block over (direction, batch) with the steps as a serial loop inside: the state and
-// the gates live in local buffers. Loops over hidden units go in vectors; for that R is transposed first, so that
-// neighbouring units have neighbouring weights.
+// the gates live in local buffers. Loops over hidden units go in vectors; for that W is transposed first, and R copied
+// into the order in which a step reads it.
 //
 // Clipping bounds what goes into the gates' activations, not what goes into the last one of LSTM (as ONNX Runtime).
 #include "graph/op_table.h"
@@ -50,8 +50,8 @@ class Recurrent {
     TRIPOD_CHECK(a.activations.size() == ways * static_cast<size_t>(num_activations), "one activation a gate function");
     steps_ = x[0];
     ways_ = l.type(n.operands[1]).shape[0];
+    arrange_weights();
     input_products(x);
-    transpose_weights();
     is_ = {l.iters({ways_}, "d")[0], l.iters({x[1]}, "b")[0]};
     d = is_[0].var;
     b = is_[1].var;
@@ -107,7 +107,7 @@ class Recurrent {
       std::vector<Stmt> before, during, after;
       for (int64_t g = first; g < end; ++g) {
         const Buffer sum = loop::make_buffer(l.block_name() + "_sum" + std::to_string(g), t, {index(lanes)}, loop::Scope::reg);
-        const Expr weight = loop::load(weights_, {d, k, j + g * hidden});
+        const Expr weight = loop::load(weights_, {d, sym::floordiv(j, kLanes), k, index(g), sym::mod(j, kLanes)});
         before.push_back(loop::store(sum, {lane}, start(g, j)));
         during.push_back(loop::store(sum, {lane}, loop::fma(loop::load(state, {k}), weight, loop::load(sum, {lane}))));
         after.push_back(loop::store(pre, {j + g * hidden}, loop::load(sum, {lane})));
@@ -187,20 +187,34 @@ class Recurrent {
 
   // products[d, t, b, g] = sum over i of X[t, b, i] * W[d, g, i]
   void input_products(const graph::Shape& x) {
-    products_ = l.temporary("inputs", t, {ways_, steps_, x[1], index(gates * hidden)});
+    const Index g = index(gates * hidden);
+    const Buffer w = l.temporary("input_weights", t, {ways_, x[2], g});
+    copy_weights(n.operands[1], w, [](const Indices& at) { return Indices{at[0], at[2], at[1]}; });
+    products_ = l.temporary("inputs", t, {ways_, steps_, x[1], g});
     std::vector<Iter> is = l.iters(products_->shape);
     const Indices at = Lowering::vars(is);
     is.push_back(l.reduce(x[2]));
     const Index i = is.back().var;
     sum_of_products_block(l, l.block_name() + "_inputs", is, products_, at, l.load(n.operands[0], {at[1], at[2], i}),
-                          loop::cast(l.load(n.operands[1], {at[0], at[3], i}), t));
+                          loop::load(w, {at[0], i, at[3]}));
   }
 
-  // weights[d, k, g] = R[d, g, k]
-  void transpose_weights() {
-    weights_ = l.temporary("weights", t, {ways_, index(hidden), index(gates * hidden)});
-    l.map(weights_, l.block_name() + "_weights",
-          [&](const Indices& at) { return loop::cast(l.load(n.operands[2], {at[0], at[2], at[1]}), t); });
+  // weights[d, v, k, g, lane] = R[d, (g, v * kLanes + lane), k]: what a vector of units reads lies together.
+  void arrange_weights() {
+    const Index vectors = index((hidden + kLanes - 1) / kLanes);
+    weights_ = l.temporary("recurrent_weights", t, {ways_, vectors, index(hidden), index(gates), index(kLanes)});
+    copy_weights(n.operands[2], weights_, [this](const Indices& at) {
+      const Index unit = sym::mod(at[1], hidden);
+      return Indices{at[0], sym::floordiv(unit, kLanes), at[2], sym::floordiv(at[1], hidden), sym::mod(unit, kLanes)};
+    });
+  }
+
+  // The block's iterators are in the order of what it reads, so that it is no definition that could take the place of
+  // its loads: those are in loops that read all of it again and again.
+  void copy_weights(ValueId from, const Buffer& to, const std::function<Indices(const Indices&)>& place) {
+    const std::vector<Iter> is = l.iters(l.type(from).shape);
+    const Indices at = Lowering::vars(is);
+    l.block(to->name, is, l.store(to, place(at), l.load(from, at)));
   }
 
   // Which step of the sequence is done as number `i` of `length`.

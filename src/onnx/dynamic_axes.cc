@@ -88,7 +88,8 @@ ValueId from_matrix(const NodeContext& c, ValueId matrix, const Shape& shape, co
 
 Shape remaining_dims(const NodeContext& c, const DynamicAxes& d) {
   const int rank = static_cast<int>(d.named.size());
-  if (d.count < 0) c.fail("with keepdims = 0 the number of axes must be known", "set keepdims = 1 or make the axes constant");
+  if (d.count < 0)
+    c.fail("with keepdims = 0 the number of axes must be known", "set keepdims = 1 or make the axes constant");
   Shape result;
   for (int j = 0; j < rank - d.count; ++j) {
     // The j-th remaining dim is dim i where i is not named and j of those before it are not.

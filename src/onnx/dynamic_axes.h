@@ -10,11 +10,11 @@
 namespace tripod::importer {
 
 struct DynamicAxes {
-  std::vector<Expr> named;    // one a dim of x: 1 when it is among the axes
-  Shape kept_dims;            // x's dims with 1 for the named ones
-  Shape named_dims;           // x's dims with 1 for the others
-  Expr kept, reduced;         // products of those
-  int64_t count = 0;          // how many axes there are; -1 when that is not known
+  std::vector<Expr> named;  // one a dim of x: 1 when it is among the axes
+  Shape kept_dims;          // x's dims with 1 for the named ones
+  Shape named_dims;         // x's dims with 1 for the others
+  Expr kept, reduced;       // products of those
+  int64_t count = 0;        // how many axes there are; -1 when that is not known
 };
 
 // `axes` is an integer tensor of rank 0 or 1. With no axes at run time all dims count as named, or none with noop.

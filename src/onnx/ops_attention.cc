@@ -13,8 +13,8 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 // The operands as the core op wants them: [B, H, S, D].
 struct Heads {
   ValueId q, k, v;
-  bool joined = false;   // they came as [B, S, H * D]
-  Expr past;             // length of the cache in front of this call's keys; 0 without
+  bool joined = false;  // they came as [B, S, H * D]
+  Expr past;            // length of the cache in front of this call's keys; 0 without
 };
 
 ValueId split_heads(const NodeContext& c, ValueId x, int64_t heads) {
@@ -48,7 +48,7 @@ Heads read_heads(const NodeContext& c) {
   return h;
 }
 
-// --- masks ------------------------------------------------------------------------------------------------------------
+// --- masks ---------------------------------------------------------------------------------------------------------
 
 // 0, 1, .. n-1 as [n, 1] or [1, n].
 ValueId positions(const NodeContext& c, Expr n, int at) {
@@ -68,8 +68,11 @@ struct Mask {
 
 // Which keys a query sees by position: causal, the windows of opset 25, and what is not padding of the cache.
 ValueId by_position(const NodeContext& c, const Heads& h, bool causal) {
-  const int64_t left = c.attr_int("left_window_size", -1), right = c.attr_int("right_window_size", -1);
+  int64_t left = c.attr_int("left_window_size", -1), right = c.attr_int("right_window_size", -1);
   if (left < -1 || right < -1) c.fail("left_window_size and right_window_size must be -1 or more");
+  constexpr int64_t kNoBound = int64_t{1} << 48;  // no sequence is that long
+  if (left >= kNoBound) left = -1;
+  if (right >= kNoBound) right = -1;
   const Expr s = c.dim(h.q, 2), t = c.dim(h.k, 2);
   const ValueId key = positions(c, t, 0);
   ValueId allowed = kNoValue, valid = kNoValue;
@@ -128,7 +131,7 @@ ValueId as_operand(const NodeContext& c, const Mask& m, DType t, bool additive) 
   return c.add(OpKind::where, {m.allowed, base, c.scalar(t, kMinusInfinity)});
 }
 
-// --- the scores as an output ------------------------------------------------------------------------------------------
+// --- the scores as an output ---------------------------------------------------------------------------------------
 
 // K with one head for each head of Q.
 ValueId repeated(const NodeContext& c, ValueId k, Expr q_heads) {
@@ -202,7 +205,7 @@ std::vector<ValueId> attention(NodeContext& c) {
   return {y, h.k, h.v, shown};
 }
 
-// --- rotary -----------------------------------------------------------------------------------------------------------
+// --- rotary --------------------------------------------------------------------------------------------------------
 
 std::vector<ValueId> rotary(NodeContext& c) {
   ValueId x = c.input(0), cos = c.input(1), sin = c.input(2);

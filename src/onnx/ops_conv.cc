@@ -58,14 +58,13 @@ struct Crop {
 
 Crop transpose_crop(const NodeContext& c, ValueId x, const std::vector<Expr>& kernel, graph::ConvAttr& a) {
   const int spatial = static_cast<int>(kernel.size());
-  const std::string mode =
-      c.attr_choice("auto_pad", "NOTSET", {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"});
+  const std::string mode = c.attr_choice("auto_pad", "NOTSET", {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"});
   Ints wanted = c.attr_ints("output_shape", {});
   // Some exporters put N and C in front.
   if (static_cast<int>(wanted.size()) == spatial + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);
   if (!wanted.empty() && static_cast<int>(wanted.size()) != spatial) {
-    c.fail("attribute output_shape has " + std::to_string(wanted.size()) + " entries for " +
-           std::to_string(spatial) + " spatial dims");
+    c.fail("attribute output_shape has " + std::to_string(wanted.size()) + " entries for " + std::to_string(spatial) +
+           " spatial dims");
   }
   Crop crop;
   if (wanted.empty() && (mode == "NOTSET" || mode == "VALID")) {

@@ -21,7 +21,7 @@ struct Term {
 bool contains(const Labels& l, int label) { return std::find(l.begin(), l.end(), label) != l.end(); }
 int position(const Labels& l, int label) { return static_cast<int>(std::find(l.begin(), l.end(), label) - l.begin()); }
 
-// --- the equation -----------------------------------------------------------------------------------------------------
+// --- the equation --------------------------------------------------------------------------------------------------
 
 // One term of the equation; -1 stands for the ellipsis.
 Labels parse_term(const NodeContext& c, std::string_view text) {
@@ -86,7 +86,8 @@ Equation parse(const NodeContext& c) {
   if (arrow != std::string::npos) {
     e.result = with_ellipsis(parse_term(c, all.substr(arrow + 2)), dims);
     for (int label : e.result) {
-      if (std::count(e.result.begin(), e.result.end(), label) > 1) c.fail("a label occurs twice in the result: " + text);
+      if (std::count(e.result.begin(), e.result.end(), label) > 1)
+        c.fail("a label occurs twice in the result: " + text);
       if (std::none_of(e.terms.begin(), e.terms.end(), [&](const Labels& t) { return contains(t, label); })) {
         c.fail("the result of the equation \"" + text + "\" has a label that no term has");
       }
@@ -102,7 +103,7 @@ Equation parse(const NodeContext& c) {
   return e;
 }
 
-// --- terms ------------------------------------------------------------------------------------------------------------
+// --- terms ---------------------------------------------------------------------------------------------------------
 
 Term in_order(const NodeContext& c, const Term& t, const Labels& order) {
   std::vector<int> perm;
@@ -132,8 +133,8 @@ Term diagonal(const NodeContext& c, Term t) {
     shape.push_back(n * n);
     const ValueId pairs = c.reshape(c.transpose(t.v, perm), shape);
     const ValueId step = c.reshape(c.g.add_exprs({n + 1}), {});
-    const ValueId index = c.g.add_given(OpKind::iota, {c.int_scalar(DType::i64, 0), step}, graph::NoAttr{},
-                                        Type::make(DType::i64, {n}));
+    const ValueId index =
+        c.g.add_given(OpKind::iota, {c.int_scalar(DType::i64, 0), step}, graph::NoAttr{}, Type::make(DType::i64, {n}));
     graph::AxisAttr axis;
     axis.axis = static_cast<int>(labels.size());
     labels.push_back(label);

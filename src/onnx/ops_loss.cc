@@ -5,7 +5,7 @@ namespace tripod::importer {
 
 namespace {
 
-// --- Dropout ----------------------------------------------------------------------------------------------------------
+// --- Dropout -------------------------------------------------------------------------------------------------------
 
 void need_inference(const NodeContext& c) {
   if (c.opset < 12 || !c.has_input(2)) return;
@@ -30,7 +30,7 @@ std::vector<ValueId> dropout(NodeContext& c) {
   return {x, mask};
 }
 
-// --- losses -----------------------------------------------------------------------------------------------------------
+// --- losses --------------------------------------------------------------------------------------------------------
 
 // -log_prob[n, target[n, d..], d..] * weight[target], reduced. Targets equal to ignore_index count nothing, whatever
 // number that is.

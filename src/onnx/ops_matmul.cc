@@ -80,10 +80,8 @@ std::vector<ValueId> det(NodeContext& c) {
 }
 
 constexpr Row kRows[] = {
-    {"MatMul", 1, kMaxOpset, 2, 2, matmul},
-    {"Gemm", 1, 10, 3, 3, gemm},
-    {"Gemm", 11, kMaxOpset, 2, 3, gemm},
-    {"MatMulInteger", 10, kMaxOpset, 2, 4, matmul_integer},
+    {"MatMul", 1, kMaxOpset, 2, 2, matmul}, {"Gemm", 1, 10, 3, 3, gemm},
+    {"Gemm", 11, kMaxOpset, 2, 3, gemm},    {"MatMulInteger", 10, kMaxOpset, 2, 4, matmul_integer},
     {"Det", 11, kMaxOpset, 1, 1, det},
 };
 

@@ -1,5 +1,7 @@
 // Normalisations: BatchNormalization, InstanceNormalization, GroupNormalization, LayerNormalization,
 // RMSNormalization, LRN, MeanVarianceNormalization, LpNormalization.
+#include <limits>
+
 #include "onnx/pieces.h"
 
 namespace tripod::importer {
@@ -8,7 +10,7 @@ namespace {
 
 double epsilon_of(const NodeContext& c) { return c.attr_float("epsilon", 1e-5); }
 
-// --- batch ------------------------------------------------------------------------------------------------------------
+// --- batch ---------------------------------------------------------------------------------------------------------
 
 // (x - mean) / sqrt(var + epsilon) * scale + bias with parameters that broadcast against x.
 ValueId normalise(const NodeContext& c, ValueId x, ValueId mean, ValueId var, ValueId scale, ValueId bias) {
@@ -27,8 +29,8 @@ std::vector<ValueId> batch_norm_training(NodeContext& c) {
   const ValueId mean = c.add(OpKind::reduce_mean, {wide_x}, reduce_attr(axes, false));
   const ValueId off = c.add(OpKind::sub, {wide_x, c.align(mean, 1, c.rank(x))});
   const ValueId var = c.add(OpKind::reduce_mean, {c.add(OpKind::mul, {off, off})}, reduce_attr(axes, false));
-  const ValueId y = c.add(OpKind::batch_norm, {x, c.input(1), c.input(2), c.cast(mean, c.dtype(old_mean)),
-                                               c.cast(var, c.dtype(old_var))},
+  const ValueId y = c.add(OpKind::batch_norm,
+                          {x, c.input(1), c.input(2), c.cast(mean, c.dtype(old_mean)), c.cast(var, c.dtype(old_var))},
                           graph::ScalarAttr{epsilon_of(c), 0, 0, 0});
   const double momentum = c.attr_float("momentum", 0.9);
   const auto moved = [&](ValueId old, ValueId now) {
@@ -59,7 +61,7 @@ std::vector<ValueId> batch_norm(NodeContext& c) {
                 graph::ScalarAttr{epsilon_of(c), 0, 0, 0})};
 }
 
-// --- groups -----------------------------------------------------------------------------------------------------------
+// --- groups --------------------------------------------------------------------------------------------------------
 
 std::vector<ValueId> instance_norm(NodeContext& c) {
   const ValueId x = c.input(0), scale = c.input(1), bias = c.input(2);
@@ -86,7 +88,8 @@ std::vector<ValueId> group_norm(NodeContext& c) {
   c.need_min_rank(0, 2);
   const int64_t groups = c.attr_int("num_groups");
   const Expr channels = c.dim(x, 1);
-  if (groups < 1) c.fail("attribute num_groups is " + std::to_string(groups));
+  if (groups < 1 || groups > std::numeric_limits<int>::max())
+    c.fail("attribute num_groups is " + std::to_string(groups));
   if (channels.is_const() && channels.value() % groups != 0) {
     c.fail(std::to_string(channels.value()) + " channels cannot be split into " + std::to_string(groups) + " groups");
   }
@@ -109,7 +112,7 @@ std::vector<ValueId> group_norm(NodeContext& c) {
   return {c.add(OpKind::group_norm, operands, a)};
 }
 
-// --- trailing axes ----------------------------------------------------------------------------------------------------
+// --- trailing axes -------------------------------------------------------------------------------------------------
 
 // The parameter with exactly the normalised dims of x; kNoValue when it also varies over the others.
 ValueId over_axes(const NodeContext& c, ValueId p, ValueId x, int axis) {
@@ -186,7 +189,7 @@ std::vector<ValueId> rms_norm(NodeContext& c) {
   return {scaled_norm(c, OpKind::rms_norm, axis, c.cast(c.input(1), c.dtype(c.input(0))), kNoValue)};
 }
 
-// --- others -----------------------------------------------------------------------------------------------------------
+// --- others --------------------------------------------------------------------------------------------------------
 
 std::vector<ValueId> lrn(NodeContext& c) {
   c.need_min_rank(0, 2);

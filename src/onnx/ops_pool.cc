@@ -19,16 +19,10 @@ Pool read_pool(NodeContext& c) {
   p.x = c.input(0);
   c.need_min_rank(0, 3);
   const int spatial = c.rank(p.x) - 2;
-  p.attr.kernel = c.attr_ints("kernel_shape");
-  if (static_cast<int>(p.attr.kernel.size()) != spatial) {
-    c.fail("attribute kernel_shape has " + std::to_string(p.attr.kernel.size()) + " entries for " +
-           std::to_string(spatial) + " spatial dims");
-  }
+  if (!c.has("kernel_shape")) c.fail("attribute \"kernel_shape\" is missing");
+  p.attr.kernel = spatial_ints(c, "kernel_shape", spatial, 1, 1);
   std::vector<Expr> kernel;
-  for (int64_t k : p.attr.kernel) {
-    if (k < 1) c.fail("attribute kernel_shape has the entry " + std::to_string(k));
-    kernel.push_back(c.expr(k));
-  }
+  for (int64_t k : p.attr.kernel) kernel.push_back(c.expr(k));
   p.window = read_window(c, p.x, kernel);
   p.attr.strides = p.window.strides;
   p.attr.dilations = p.window.dilations;
@@ -90,13 +84,9 @@ graph::ReduceAttr spatial_axes(NodeContext& c) {
   return a;
 }
 
-std::vector<ValueId> global_pool(NodeContext& c) {
-  return {c.add(c.row.kind, {c.input(0)}, spatial_axes(c))};
-}
+std::vector<ValueId> global_pool(NodeContext& c) { return {c.add(c.row.kind, {c.input(0)}, spatial_axes(c))}; }
 
-std::vector<ValueId> global_lp_pool(NodeContext& c) {
-  return {lp_norm(c, c.input(0), norm_order(c), spatial_axes(c))};
-}
+std::vector<ValueId> global_lp_pool(NodeContext& c) { return {lp_norm(c, c.input(0), norm_order(c), spatial_axes(c))}; }
 
 constexpr Row kRows[] = {
     {"MaxPool", 1, kMaxOpset, 1, 1, max_pool},

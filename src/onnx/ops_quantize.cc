@@ -90,8 +90,8 @@ std::vector<ValueId> dynamic_quantize_linear(NodeContext& c) {
   const ValueId high = c.add(OpKind::maximum, {c.add(OpKind::reduce_max, {x}, a), zero});
   const ValueId low = c.add(OpKind::minimum, {c.add(OpKind::reduce_min, {x}, a), zero});
   const ValueId range = c.add(OpKind::sub, {high, low});
-  const ValueId scale = c.add(OpKind::where, {c.add(OpKind::equal, {range, zero}), c.scalar_of(x, 1),
-                                              c.add(OpKind::div, {range, top})});
+  const ValueId scale =
+      c.add(OpKind::where, {c.add(OpKind::equal, {range, zero}), c.scalar_of(x, 1), c.add(OpKind::div, {range, top})});
   const ValueId offset = c.add(OpKind::sub, {zero, c.add(OpKind::div, {low, scale})});
   const ValueId rounded = c.add(OpKind::round, {c.add(OpKind::clip, {offset, zero, top})});
   const ValueId zero_point = c.cast(rounded, DType::u8);
@@ -130,7 +130,8 @@ std::vector<ValueId> qlinear_conv(NodeContext& c) {
                       graph::ConvAttr{window.strides, window.dilations, window.pads_begin, window.pads_end, {}, group});
   if (c.has_input(8)) sum = c.add(OpKind::add, {sum, c.align(c.input(8), 1, c.rank(x))});
   ValueId w_scale = c.input(4);
-  if (c.rank(w_scale) == 1) w_scale = c.dim(w_scale, 0).is_const(1) ? c.reshape(w_scale, {}) : c.align(w_scale, 1, c.rank(x));
+  if (c.rank(w_scale) == 1)
+    w_scale = c.dim(w_scale, 0).is_const(1) ? c.reshape(w_scale, {}) : c.align(w_scale, 1, c.rank(x));
   const ValueId product = c.add(OpKind::mul, {c.reshape(c.input(1), {}), w_scale});
   const ValueId multiplier = c.add(OpKind::div, {product, c.reshape(c.input(6), {})});
   return {requantise(c, sum, multiplier, c.reshape(c.input(7), {}))};

@@ -1,8 +1,8 @@
 // Resize and Upsample, every version: one core op, with the result dims worked out here.
 //
 // Dims are expressions of the input's dims where scales are constant, and what `sizes` says where that is given.
-// Otherwise (scales, or the region of tf_crop_and_resize, computed at run time; sizes that keep the aspect ratio) they
-// are computed as a tensor and read back.
+// Otherwise (scales computed at run time; sizes that keep the aspect ratio of free dims) they are computed as a tensor
+// and read back.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,14 +15,14 @@ namespace tripod::importer {
 namespace {
 
 struct Request {
-  std::vector<int> axes;            // what the three below refer to
-  ValueId scales = kNoValue;        // f32 [axes], unless const_scales
-  ValueId sizes = kNoValue;         // [axes]
-  ValueId roi = kNoValue;           // f32 [2 * axes], only for tf_crop_and_resize
+  std::vector<int> axes;      // what the three below refer to
+  ValueId scales = kNoValue;  // f32 [axes], unless const_scales
+  ValueId sizes = kNoValue;   // [axes]
+  ValueId roi = kNoValue;     // f32 [2 * axes], only for tf_crop_and_resize
   std::vector<double> const_scales, const_roi;
   std::string policy = "stretch";
   graph::ResizeAttr attr;
-  bool simple_nearest = false;      // before opset 11: up takes the floor, down the ceiling (ONNX Runtime's rule)
+  bool simple_nearest = false;  // before opset 11: up takes the floor, down the ceiling (ONNX Runtime's rule)
 };
 
 // p / q with the least q that is `scale` when rounded to f32: what the exporter meant by 0.33333334.
@@ -59,22 +59,11 @@ Expr scaled(const NodeContext& c, Expr dim, double scale) {
   return sym::floordiv(dim * p, q);
 }
 
-// --- run-time tensors -------------------------------------------------------------------------------------------------
-
-ValueId scales_tensor(const NodeContext& c, const Request& r) {
-  if (r.scales != kNoValue) return r.scales;
-  std::vector<float> v(r.const_scales.begin(), r.const_scales.end());
-  return c.constant({static_cast<int64_t>(v.size())}, v);
-}
-
-ValueId roi_tensor(const NodeContext& c, const Request& r) {
-  if (r.roi != kNoValue) return r.roi;
-  std::vector<float> v(r.const_roi.begin(), r.const_roi.end());
-  return c.constant({static_cast<int64_t>(v.size())}, v);
-}
+// --- run-time tensors ----------------------------------------------------------------------------------------------
 
 // One entry a dim of x from one entry an axis; `otherwise` for the dims that are no axes. `at`: where the list starts.
-ValueId one_a_dim(const NodeContext& c, ValueId list, const std::vector<int>& axes, int rank, float otherwise, int at = 0) {
+ValueId one_a_dim(const NodeContext& c, ValueId list, const std::vector<int>& axes, int rank, float otherwise,
+                  int at = 0) {
   std::vector<ValueId> pieces;
   for (int d = 0; d < rank; ++d) {
     const auto i = std::find(axes.begin(), axes.end(), d);
@@ -112,17 +101,12 @@ std::vector<Expr> computed_dims(const NodeContext& c, ValueId x, Request& r) {
     r.sizes = kNoValue;
     real = c.add(OpKind::add, {c.add(OpKind::mul, {dims, r.scales}), c.scalar(DType::f32, 0.5)});
   } else {
-    real = c.add(OpKind::mul, {dims, scales_tensor(c, r)});
-    if (r.roi != kNoValue || !r.const_roi.empty()) {
-      const ValueId roi = roi_tensor(c, r);
-      const ValueId part = c.add(OpKind::sub, {c.slice(roi, 0, n, n), c.slice(roi, 0, c.expr(0), n)});
-      real = c.add(OpKind::mul, {real, part});
-    }
+    real = c.add(OpKind::mul, {dims, r.scales});
   }
   return c.dims(c.cast(c.add(OpKind::floor, {real}), DType::i64));
 }
 
-// --- dims known without -----------------------------------------------------------------------------------------------
+// --- dims known without --------------------------------------------------------------------------------------------
 
 // Sizes that keep the aspect ratio, all numbers known.
 bool fixed_aspect(const NodeContext& c, ValueId x, Request& r, std::vector<Expr>& dims) {
@@ -136,7 +120,9 @@ bool fixed_aspect(const NodeContext& c, ValueId x, Request& r, std::vector<Expr>
     scale = r.policy == "not_larger" ? std::min(scale, ratio) : std::max(scale, ratio);
   }
   for (int a : r.axes) {
-    dims.push_back(c.expr(static_cast<int64_t>(std::floor(scale * static_cast<double>(c.dim(x, a).value()) + 0.5))));
+    const double size = std::floor(scale * static_cast<double>(c.dim(x, a).value()) + 0.5);
+    if (!(size >= 0 && size < 9e18)) c.fail("the sizes are not possible");
+    dims.push_back(c.expr(static_cast<int64_t>(size)));
   }
   r.const_scales.assign(r.axes.size(), scale);
   r.sizes = kNoValue;
@@ -149,12 +135,10 @@ std::vector<Expr> result_dims(const NodeContext& c, ValueId x, Request& r) {
     if (r.policy == "stretch") return c.dims(r.sizes);
     return fixed_aspect(c, x, r, dims) ? dims : computed_dims(c, x, r);
   }
-  if (r.scales != kNoValue || r.roi != kNoValue) return computed_dims(c, x, r);
-  const size_t n = r.axes.size();
-  for (size_t i = 0; i < n; ++i) {
-    const double part = r.const_roi.empty() ? 1 : r.const_roi[i + n] - r.const_roi[i];
-    dims.push_back(scaled(c, c.dim(x, r.axes[i]), r.const_scales[i] * part));
-  }
+  if (r.scales != kNoValue) return computed_dims(c, x, r);
+  // The text of ONNX also multiplies by the extent of the roi; its shape inference, its reference implementation and
+  // ONNX Runtime all do not.
+  for (size_t i = 0; i < r.axes.size(); ++i) dims.push_back(scaled(c, c.dim(x, r.axes[i]), r.const_scales[i]));
   return dims;
 }
 
@@ -208,6 +192,7 @@ std::vector<ValueId> finish(const NodeContext& c, ValueId x, Request r) {
   for (size_t i = 0; i < n; ++i) {
     const int a = r.axes[i];
     shape[a] = dims[i];
+    if (dims[i].is_const() && dims[i].value() < 0) c.fail("a size is negative: " + sym::text(dims[i]));
     r.attr.scales[a] = r.const_scales.empty() ? std::numeric_limits<double>::quiet_NaN() : r.const_scales[i];
     if (r.const_roi.empty()) continue;
     r.attr.roi[a] = r.const_roi[i];
@@ -260,8 +245,8 @@ std::vector<ValueId> resize(NodeContext& c) {
   a.coordinate = c.attr_choice("coordinate_transformation_mode", "half_pixel",
                                {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
                                 "asymmetric", "tf_crop_and_resize", "tf_half_pixel_for_nn"});
-  a.nearest = c.attr_choice("nearest_mode", "round_prefer_floor",
-                            {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"});
+  a.nearest =
+      c.attr_choice("nearest_mode", "round_prefer_floor", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"});
   a.cubic_a = c.attr_float("cubic_coeff_a", -0.75);
   a.extrapolation = c.attr_float("extrapolation_value", 0);
   a.exclude_outside = c.attr_bool("exclude_outside", false);
@@ -274,7 +259,8 @@ std::vector<ValueId> resize(NodeContext& c) {
   }
   r.scales = list(c, 2);
   r.sizes = list(c, 3);
-  if ((r.scales == kNoValue) == (r.sizes == kNoValue)) c.fail("exactly one of the inputs scales and sizes must be given");
+  if ((r.scales == kNoValue) == (r.sizes == kNoValue))
+    c.fail("exactly one of the inputs scales and sizes must be given");
   if (r.sizes == kNoValue) r.policy = "stretch";
   return finish(c, x, r);
 }

@@ -26,12 +26,10 @@ struct Function {
   double alpha, beta;
 };
 constexpr Function kFunctions[] = {
-    {"relu", false, false, 0, 0},        {"tanh", false, false, 0, 0},
-    {"sigmoid", false, false, 0, 0},     {"affine", true, true, 1, 0},
-    {"leakyrelu", true, false, 0.01, 0}, {"thresholdedrelu", true, false, 1, 0},
-    {"scaledtanh", true, true, 1, 1},    {"hardsigmoid", true, true, 0.2, 0.5},
-    {"elu", true, false, 1, 0},          {"softsign", false, false, 0, 0},
-    {"softplus", false, false, 0, 0},
+    {"relu", false, false, 0, 0},     {"tanh", false, false, 0, 0},          {"sigmoid", false, false, 0, 0},
+    {"affine", true, true, 1, 0},     {"leakyrelu", true, false, 0.01, 0},   {"thresholdedrelu", true, false, 1, 0},
+    {"scaledtanh", true, true, 1, 1}, {"hardsigmoid", true, true, 0.2, 0.5}, {"elu", true, false, 1, 0},
+    {"softsign", false, false, 0, 0}, {"softplus", false, false, 0, 0},
 };
 
 // The lists of parameters name only the functions that take one, in order.
@@ -53,7 +51,8 @@ void read_activations(const NodeContext& c, const Kind& kind, int directions, gr
   for (std::string& name : a.activations) {
     std::string lower = name;
     std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char ch) { return std::tolower(ch); });
-    const auto* f = std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const Function& g) { return g.name == lower; });
+    const auto* f =
+        std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const Function& g) { return g.name == lower; });
     if (f == std::end(kFunctions)) c.fail("unknown activation \"" + name + "\"");
     name = lower;
     a.alpha.push_back(f->has_alpha && next_alpha < alphas.size() ? alphas[next_alpha++] : f->alpha);
@@ -65,13 +64,16 @@ std::vector<ValueId> recurrent(NodeContext& c) {
   const Kind kind = kind_of(c.row.kind);
   graph::RnnAttr a;
   // GRU's first version misspelt its default.
-  const std::string direction = c.attr_choice("direction", "forward", {"forward", "foward", "reverse", "bidirectional"});
+  const std::string direction =
+      c.attr_choice("direction", "forward", {"forward", "foward", "reverse", "bidirectional"});
   if (direction == "reverse") a.direction = graph::RnnAttr::reverse;
   if (direction == "bidirectional") a.direction = graph::RnnAttr::bidirectional;
   const int directions = a.direction == graph::RnnAttr::bidirectional ? 2 : 1;
   c.need_rank(2, 3);
   const Expr hidden = c.has("hidden_size") ? c.expr(c.attr_int("hidden_size")) : c.dim(c.input(2), 2);
-  if (!hidden.is_const() || hidden.value() < 1) c.fail("hidden_size must be known and positive");
+  if (!hidden.is_const() || hidden.value() < 1 || hidden.value() > (1 << 30)) {
+    c.fail("hidden_size must be known and positive");
+  }
   a.hidden = hidden.value();
   read_activations(c, kind, directions, a);
   a.clip = c.attr_float("clip", 0);

@@ -15,7 +15,8 @@ std::vector<ValueId> topk(NodeContext& c) {
   a.axis = c.axis(c.attr_int("axis", -1), c.rank(x));
   a.flag_a = c.attr_bool("largest", true);
   a.flag_b = c.attr_bool("sorted", true);
-  const Expr k = c.opset < 10 ? c.expr(c.attr_int("k")) : c.dims_scalar(c.input(1));
+  const Expr k = c.opset < 10 ? c.expr(c.attr_int("k")) : c.dims_scalar(c.reshape(c.input(1), {}));
+  if (k.is_const() && k.value() < 0) c.fail("k is " + std::to_string(k.value()));
   Shape shape = c.shape(x);
   shape[a.axis] = k;
   const graph::NodeId n =
@@ -81,9 +82,8 @@ std::vector<ValueId> unique(NodeContext& c) {
   Shape shape = flat ? Shape{count} : c.shape(x);
   if (!flat) shape[axis] = count;
   const Type list = Type::make(DType::i64, {count});
-  const graph::NodeId n = c.g.add_node(
-      OpKind::unique, {x}, graph::ExprsAttr{{count, c.expr(axis), c.expr(sorted)}},
-      {Type::make(c.dtype(x), shape), list, Type::make(DType::i64, {items}), list});
+  const graph::NodeId n = c.g.add_node(OpKind::unique, {x}, graph::ExprsAttr{{count, c.expr(axis), c.expr(sorted)}},
+                                       {Type::make(c.dtype(x), shape), list, Type::make(DType::i64, {items}), list});
   return c.g.node(n).results;
 }
 

@@ -10,7 +10,8 @@ ValueId hardmax(const NodeContext& c, ValueId x, int axis) {
   const ValueId where = c.add(OpKind::arg_max, {x}, reduce_attr({axis}, false));
   graph::AxisAttr a;
   a.axis = axis;
-  return c.g.add_given(OpKind::one_hot, {where, c.scalar_of(x, 0), c.scalar_of(x, 1)}, a, Type::make(c.dtype(x), c.shape(x)));
+  return c.g.add_given(OpKind::one_hot, {where, c.scalar_of(x, 0), c.scalar_of(x, 1)}, a,
+                       Type::make(c.dtype(x), c.shape(x)));
 }
 
 ValueId along(const NodeContext& c, ValueId x, int axis) {

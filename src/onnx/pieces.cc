@@ -39,8 +39,10 @@ void require_dim(const NodeContext& c, ValueId x, int axis, Expr want, std::stri
   const Expr got = c.dim(x, axis);
   const std::string message = std::string(what) + ": dim " + std::to_string(axis) + " must be " + sym::text(want);
   switch (sym::prove(sym::eq(got, want))) {
-    case sym::Truth::yes: return;
-    case sym::Truth::no: c.fail(message + ", got " + c.text(x));
+    case sym::Truth::yes:
+      return;
+    case sym::Truth::no:
+      c.fail(message + ", got " + c.text(x));
     case sym::Truth::unknown:
       c.g.module().requirements.push_back({sym::eq(got, want), message, {c.site}});
   }

@@ -2,17 +2,21 @@
 
 namespace tripod::importer {
 
+namespace {
+constexpr int64_t kLargest = (int64_t{1} << 31) - 1;  // products of two stay in 64 bits
+}
+
 Ints spatial_ints(const NodeContext& c, std::string_view name, int spatial, int64_t otherwise, int64_t least) {
   Ints v = c.attr_ints(name, Ints(spatial, otherwise));
   if (v.empty()) v.assign(spatial, otherwise);
   if (static_cast<int>(v.size()) != spatial) {
-    c.fail("attribute " + std::string(name) + " has " + std::to_string(v.size()) + " entries for " +
-           std::to_string(spatial) + " spatial dims");
+    c.fail("attribute " + std::string(name) + " has " + std::to_string(v.size()) + " entries; " +
+           std::to_string(spatial) + " are needed");
   }
   for (int64_t e : v) {
-    if (e < least) {
-      c.fail("attribute " + std::string(name) + " has the entry " + std::to_string(e) + "; the least allowed is " +
-             std::to_string(least));
+    if (e < least || e > kLargest) {
+      c.fail("attribute " + std::string(name) + " has the entry " + std::to_string(e) + "; allowed are " +
+             std::to_string(least) + " to " + std::to_string(kLargest));
     }
   }
   return v;
@@ -21,15 +25,7 @@ Ints spatial_ints(const NodeContext& c, std::string_view name, int spatial, int6
 namespace {
 
 void explicit_pads(const NodeContext& c, int spatial, Window& w) {
-  Ints pads = c.attr_ints("pads", Ints(2 * spatial, 0));
-  if (pads.empty()) pads.assign(2 * spatial, 0);
-  if (static_cast<int>(pads.size()) != 2 * spatial) {
-    c.fail("attribute pads has " + std::to_string(pads.size()) + " entries; " + std::to_string(2 * spatial) +
-           " are needed (begin and end of each spatial dim)");
-  }
-  for (int64_t p : pads) {
-    if (p < 0) c.fail("attribute pads has the negative entry " + std::to_string(p), "use a Slice in front");
-  }
+  const Ints pads = spatial_ints(c, "pads", 2 * spatial, 0, 0);  // begin of each spatial dim, then end of each
   w.pads_begin.assign(pads.begin(), pads.begin() + spatial);
   w.pads_end.assign(pads.begin() + spatial, pads.end());
 }
@@ -65,8 +61,7 @@ Window read_window(const NodeContext& c, ValueId x, const std::vector<Expr>& ker
   w.dilations = spatial_ints(c, "dilations", spatial, 1, 1);
   w.pads_begin.assign(spatial, 0);
   w.pads_end.assign(spatial, 0);
-  const std::string mode =
-      c.attr_choice("auto_pad", "NOTSET", {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"});
+  const std::string mode = c.attr_choice("auto_pad", "NOTSET", {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"});
   w.automatic = mode != "NOTSET";
   if (mode == "NOTSET") explicit_pads(c, spatial, w);
   if (mode == "SAME_UPPER" || mode == "SAME_LOWER") same_pads(c, x, kernel, mode == "SAME_UPPER", w);

@@ -19,7 +19,7 @@ Window read_window(const NodeContext& c, ValueId x, const std::vector<Expr>& ker
 // x with the padding that only the run knows, filled with `fill` (a scalar of x's type); x itself when there is none.
 ValueId padded(const NodeContext& c, ValueId x, const Window& w, ValueId fill);
 
-// One entry a spatial dim, each >= least; `otherwise` for all when the attribute is absent.
+// `spatial` entries from least to 2^31 - 1; `otherwise` for all when the attribute is absent.
 Ints spatial_ints(const NodeContext& c, std::string_view name, int spatial, int64_t otherwise, int64_t least);
 
 }  // namespace tripod::importer

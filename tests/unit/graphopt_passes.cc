@@ -134,7 +134,7 @@ void run_case(const fs::path& file) {
 }
 
 TEST(Passes, Cases) {
-  const fs::path folder = fs::path(__FILE__).parent_path().parent_path() / "passes";
+  const fs::path folder = "tests/passes";
   std::vector<fs::path> files;
   for (const auto& e : fs::recursive_directory_iterator(folder))
     if (e.path().extension() == ".graph") files.push_back(e.path());

@@ -168,6 +168,14 @@ func @f(A: f32[4, 5]) -> (B: f32[1]) {
   t.refuses("reorder: the order of the reduction of block 'horner' matters");
 }
 
+TEST(ScheduleLoops, InitsStayFirst) {
+  Scheduled t(kSum);
+  auto [o, i] = t.s.split(t.s.fuse(t.s.loops(t.s.only_block())), 3);
+  t.check(kNK);
+  t.s.reorder({i, o});
+  t.refuses("reorder: block 'sum' would not start with its init");
+}
+
 TEST(ScheduleLoops, BoundToTheAxesOfAGpu) {
   Scheduled t(kTranspose);
   auto [o, i] = t.s.split(t.s.fuse(t.s.loops(t.s.only_block())), 32);

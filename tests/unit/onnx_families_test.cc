@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <span>
 
 #include "onnx.pb.h"
 #include "onnx/import.h"
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path data_root() { return fs::path(__FILE__).parent_path() / ".." / ".." / "build" / "onnx-data"; }
+fs::path data_root() { return "build/onnx-data"; }
 
 template <class M>
 M read(const fs::path& path) {
@@ -32,9 +33,9 @@ M read(const fs::path& path) {
 
 std::set<std::string> my_operators() {
   std::set<std::string> r;
-  for (const auto& rows : {attention_rows(), conv_rows(), einsum_rows(), loss_rows(), matmul_rows(), norm_rows(),
-                           pool_rows(), quantize_rows(), reduce_rows(), resize_rows(), rnn_rows(), select_rows(),
-                           softmax_rows()}) {
+  for (const auto& rows :
+       {attention_rows(), conv_rows(), einsum_rows(), loss_rows(), matmul_rows(), norm_rows(), pool_rows(),
+        quantize_rows(), reduce_rows(), resize_rows(), rnn_rows(), select_rows(), softmax_rows()}) {
     for (const Row& row : rows) r.emplace(row.op);
   }
   return r;
@@ -130,6 +131,114 @@ TEST(OnnxFamilies, PublishedCasesImport) {
     }
   }
   std::printf("%d cases, %d failed\n", cases, failed);
+}
+
+// --- one node over free dims
+// -------------------------------------------------------------------------------------------
+
+using Attribute = std::pair<std::string, std::vector<int64_t>>;  // one entry: an int; more: ints
+
+struct OneNode {
+  std::string op;
+  int opset;
+  std::vector<std::vector<std::string>> inputs;  // f32, dims by name or number
+  std::vector<Attribute> attributes;
+  std::vector<std::pair<std::string, std::string>> words;  // string attributes
+  std::vector<float> scales;                               // of Resize: its third input
+};
+
+// The type of the only output, or the first error.
+std::string import_one(const OneNode& one) {
+  ::onnx::ModelProto m;
+  m.set_ir_version(8);
+  m.add_opset_import()->set_version(one.opset);
+  auto* g = m.mutable_graph();
+  auto* n = g->add_node();
+  n->set_op_type(one.op);
+  for (size_t i = 0; i < one.inputs.size(); ++i) {
+    auto* in = g->add_input();
+    in->set_name("x" + std::to_string(i));
+    n->add_input(in->name());
+    auto* t = in->mutable_type()->mutable_tensor_type();
+    t->set_elem_type(::onnx::TensorProto::FLOAT);
+    for (const std::string& d : one.inputs[i]) {
+      auto* dim = t->mutable_shape()->add_dim();
+      if (std::isdigit(static_cast<unsigned char>(d[0]))) {
+        dim->set_dim_value(std::stoll(d));
+      } else {
+        dim->set_dim_param(d);
+      }
+    }
+  }
+  if (!one.scales.empty()) {
+    auto* t = g->add_initializer();
+    t->set_name("scales");
+    t->set_data_type(::onnx::TensorProto::FLOAT);
+    t->add_dims(static_cast<int64_t>(one.scales.size()));
+    for (float s : one.scales) t->add_float_data(s);
+    n->add_input("");
+    n->add_input("scales");
+  }
+  for (const auto& [name, values] : one.attributes) {
+    auto* a = n->add_attribute();
+    a->set_name(name);
+    a->set_type(values.size() == 1 ? ::onnx::AttributeProto::INT : ::onnx::AttributeProto::INTS);
+    if (values.size() == 1) a->set_i(values[0]);
+    for (size_t i = 0; values.size() > 1 && i < values.size(); ++i) a->add_ints(values[i]);
+  }
+  for (const auto& [name, value] : one.words) {
+    auto* a = n->add_attribute();
+    a->set_name(name);
+    a->set_type(::onnx::AttributeProto::STRING);
+    a->set_s(value);
+  }
+  n->add_output("y");
+  auto* out = g->add_output();
+  out->set_name("y");
+  out->mutable_type()->mutable_tensor_type()->set_elem_type(::onnx::TensorProto::FLOAT);
+  const std::string bytes = m.SerializeAsString();
+  Diagnostics diagnostics;
+  const ImportResult r = import_bytes(std::as_bytes(std::span(bytes)), "", {}, diagnostics);
+  if (!diagnostics.ok()) return "error: " + diagnostics.errors()[0].message;
+  return graph::text(r.module->main().type(r.module->main().outputs()[0]));
+}
+
+TEST(OnnxFamilies, ResultDimsOfFreeDims) {
+  const std::vector<std::string> image{"N", "4", "H", "W"}, kernel{"6", "4", "3", "3"};
+  EXPECT_EQ(import_one({"Conv", 11, {image, kernel}, {{"pads", {1, 1, 1, 1}}}, {}, {}}), "f32[N, 6, H, W]");
+  EXPECT_EQ(import_one({"Conv", 11, {image, kernel}, {{"strides", {2, 2}}}, {{"auto_pad", "VALID"}}, {}}),
+            "f32[N, 6, floordiv(H + 1, 2) - 1, floordiv(W + 1, 2) - 1]");
+  EXPECT_EQ(import_one({"ConvTranspose", 11, {image, {"4", "5", "2", "2"}}, {{"strides", {2, 2}}}, {}, {}}),
+            "f32[N, 5, H*2, W*2]");
+  EXPECT_EQ(import_one({"Resize", 13, {image}, {}, {}, {1, 1, 0.5f, 3}}), "f32[N, 4, floordiv(H, 2), W*3]");
+  // 0.33333334 is meant as a third.
+  EXPECT_EQ(import_one({"Resize", 13, {image}, {}, {}, {1, 1, 1.0f / 3, 1}}), "f32[N, 4, floordiv(H, 3), W]");
+  EXPECT_EQ(import_one({"Softmax", 11, {image}, {{"axis", {1}}}, {}, {}}), "f32[N, 4, H, W]");
+  EXPECT_EQ(import_one({"ReduceMean", 13, {image}, {{"axes", {2, 3}}, {"keepdims", {0}}}, {}, {}}), "f32[N, 4]");
+  EXPECT_EQ(import_one({"Einsum", 12, {{"B", "S", "8"}, {"8", "T"}}, {}, {{"equation", "bsi,it->bst"}}, {}}),
+            "f32[B, S, T]");
+}
+
+TEST(OnnxFamilies, BadAttributesAreErrors) {
+  const std::vector<std::string> image{"N", "4", "H", "W"}, kernel{"6", "4", "3", "3"};
+  const OneNode bad[] = {
+      {"Conv", 11, {image, kernel}, {{"kernel_shape", {5, 5}}}, {}, {}},
+      {"Conv", 11, {image, kernel}, {{"strides", {0, 1}}}, {}, {}},
+      {"Conv", 11, {image, kernel}, {{"pads", {1, 1}}}, {}, {}},
+      {"Conv", 11, {image, kernel}, {{"group", {0}}}, {}, {}},
+      {"Conv", 11, {image, kernel}, {{"group", {2}}}, {}, {}},
+      {"Conv", 11, {image, kernel}, {{"dilations", {int64_t{1} << 62, 1}}}, {}, {}},
+      {"MaxPool", 12, {image}, {{"kernel_shape", {3, 3, 3}}}, {}, {}},
+      {"Softmax", 13, {image}, {{"axis", {4}}}, {}, {}},
+      {"ReduceSum", 11, {image}, {{"axes", {1, 1}}}, {}, {}},
+      {"Einsum", 12, {{"2", "3"}}, {}, {{"equation", "ijk->i"}}, {}},
+      {"Einsum", 12, {{"2", "3"}}, {}, {{"equation", "ij->k"}}, {}},
+      {"Resize", 13, {image}, {}, {}, {1, 1, -2, 1}},
+      {"Resize", 13, {image}, {}, {}, {1, 2}},
+      {"GroupNormalization", 21, {image, {"4"}, {"4"}}, {{"num_groups", {3}}}, {}, {}},
+      {"LSTM", 14, {{"S", "B", "3"}, {"1", "16", "3"}, {"1", "16", "4"}}, {{"hidden_size", {5}}}, {}, {}},
+  };
+  for (const OneNode& one : bad) EXPECT_EQ(import_one(one).rfind("error: ", 0), 0u) << one.op << ' ' << import_one(one);
 }
 
 }  // namespace
