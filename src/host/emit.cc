@@ -54,7 +54,7 @@ class ProgramEmitter {
 
   llvm::Constant* segments() {
     llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty();
-    auto* row = llvm::StructType::get(b_.getContext(), {i32, ptr, ptr});
+    auto* row = llvm::StructType::get(b_.getContext(), {i32, i32, ptr, ptr});
     auto* interval = llvm::StructType::get(b_.getContext(), {i32, i32});
     std::vector<llvm::Constant*> rows;
     for (int s = 0; s < p_.num_segments; ++s) {
@@ -64,7 +64,7 @@ class ProgramEmitter {
             interval, {b_.getInt32(p_.buffers[i].first), b_.getInt32(p_.buffers[i].last)}));
       llvm::Function* f = sizes(s);
       rows.push_back(llvm::ConstantStruct::get(
-          row, {b_.getInt32(intervals.size()), array(interval, intervals, "intervals"), f}));
+          row, {b_.getInt32(intervals.size()), b_.getInt32(kTpHost), array(interval, intervals, "intervals"), f}));
     }
     return array(row, rows, "tripod_segments");
   }
@@ -353,7 +353,7 @@ void emit(const Program& p, const EmitOptions& options, llvm::Module& module) {
       b.getInt32(p.inputs.size()), b.getInt32(p.outputs.size()), b.getInt32(p.symbols.size()), b.getInt32(p.num_segments),
       io_table(e, p.inputs, p, true), io_table(e, p.outputs, p, false), symbol_table(e, p), segments,
       program, weights, b.getInt64(options.weights_size),
-      external ? e.string(options.external_weights) : null, e.array(ptr, sites, "tripod_sites"), b.getInt32(p.sites.size())};
+      external ? e.string(options.external_weights) : null, e.array(ptr, sites, "tripod_sites"), b.getInt32(p.sites.size()), null};
   (void)i32, (void)i64;
   llvm::Constant* model = llvm::ConstantStruct::getAnon(fields);
   auto* g = new llvm::GlobalVariable(module, model->getType(), true, llvm::GlobalValue::ExternalLinkage, model, "tp_the_model");

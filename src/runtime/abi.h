@@ -47,8 +47,11 @@ struct tp_buffer {
   int32_t first, last;
 };
 
+enum tp_space : int32_t { kTpHost = 0, kTpDevice = 1 };
+
 struct tp_segment {
   int32_t num_buffers;
+  int32_t space;  // tp_space: where the arena lies
   const tp_buffer* buffers;
   // Bytes of each buffer for these dims; every one is rounded up to 64 by the runtime.
   void (*sizes)(const int64_t* dims, int64_t* sizes);
@@ -73,6 +76,24 @@ struct tp_symbol {
   int32_t bound_by_input;  // 0: set by the program (derived from data)
 };
 
+// --- a model for a GPU ------------------------------------------------------------------------------------------
+// The kernels of a device, in one image for each architecture they were compiled for.
+struct tp_image {
+  int32_t arch;  // compute capability times ten (90): a cubin runs on exactly this one, PTX on this and later ones
+  int32_t ptx;   // 0: cubin; 1: PTX text, ending in a NUL
+  const void* data;
+  int64_t size;
+};
+
+// In such a model inputs, outputs and arenas of kTpDevice segments are device memory. What the program reads on the
+// host (conditions, data-dependent dims, operands of runtime operators) it copies into kTpHost segments first.
+struct tp_device_part {
+  int32_t num_images, num_kernels;
+  const tp_image* images;
+  const char* const* kernels;  // names in every image; tp_launch_grid counts into this list
+  const char* const* origins;  // "node 12 Conv 'c1'" of each kernel, for errors
+};
+
 struct tp_model {
   uint32_t abi_version;  // kAbiVersion
   uint32_t cpu_features; // tp_cpu_feature bits that the code needs
@@ -90,6 +111,7 @@ struct tp_model {
                                   // after the header), or nullptr
   const char* const* sites;       // "node 12 Gather 'emb'" for error reports, indexed by the site numbers below
   int32_t num_sites;
+  const tp_device_part* device;   // nullptr: the model runs on the CPU
 };
 
 enum : uint32_t { kTripodAbiVersion = 1 };
@@ -107,6 +129,20 @@ char* tp_output(tp_run* run, int32_t output, int32_t rank, const int64_t* shape)
 // Runs kernel over [0, extent) in chunks of at least `grain` iterations on the pool; scratch_bytes for each thread.
 // args[0] is filled in by the runtime.
 int32_t tp_launch(tp_run* run, tp_kernel kernel, uint64_t* args, int64_t extent, int64_t grain, int64_t scratch_bytes);
+
+// Only in models for a GPU. The address of the weights on the context's device; nullptr after an error was recorded.
+const char* tp_device_weights(tp_run* run);
+
+// Launches kernel number `kernel` of tp_device_part on the context's stream. Kernel arguments are 8 bytes each:
+// args[0] (filled in by the runtime: the device's error record), buffers, dims, as in tp_kernel. geometry: grid x, y, z
+// (each >= 0; an empty grid launches nothing), block x, y, z, bytes of dynamic shared memory. A grid y or z beyond 65535
+// does not reach this call: kernels fold such axes into x.
+int32_t tp_launch_grid(tp_run* run, int32_t kernel, uint64_t* args, int32_t num_args, const int64_t* geometry);
+
+// Copies on the context's stream. To the host: has ended when the call returns. From the host: `from` may be written
+// again when the call returns.
+enum tp_direction : int32_t { kTpToDevice = 0, kTpToHost = 1, kTpWithinDevice = 2 };
+int32_t tp_copy_between(tp_run* run, void* to, const void* from, int64_t bytes, int32_t direction);
 
 // Stores a data-dependent dim after checking it against the symbol's range. Returns 0 or an error code.
 int32_t tp_set_dim(tp_run* run, int32_t symbol, int64_t value, int32_t site);

@@ -120,7 +120,7 @@ const tp_io kOutputs[] = {{"sum", 0, 2, nullptr}, {"cols", 0, 2, nullptr}, {"whe
 const tp_symbol kSymbols[] = {{"N", 0, 100000, 1, 1}, {"M", 2, 64, 2, 1}, {"K", 0, 1000, 1, 0}};
 const tp_buffer kBuffers0[] = {{0, 1}, {1, 2}, {2, 3}};
 const tp_buffer kBuffers1[] = {{0, 0}};
-const tp_segment kSegments[] = {{3, kBuffers0, sizes0}, {1, kBuffers1, sizes1}, {kMany, kLives.buffers, sizes2}};
+const tp_segment kSegments[] = {{3, kTpHost, kBuffers0, sizes0}, {1, kTpHost, kBuffers1, sizes1}, {kMany, kTpHost, kLives.buffers, sizes2}};
 const char* const kSites[] = {"node 0 Foo 'foo'", "node 7 Gather 'emb'", "node 9 NonZero 'nz'"};
 const char kManifest[] = R"({"name": "fake"})";
 const char kWeights[] = "\3";
@@ -130,5 +130,5 @@ const char kWeights[] = "\3";
 extern "C" {
 extern const tp_model tp_the_model __attribute__((visibility("hidden"))) = {
     kTripodAbiVersion, kTpAvx2, kManifest, sizeof kManifest - 1, 3, 3, 3, 3, kInputs, kOutputs, kSymbols, kSegments,
-    program, kWeights, sizeof kWeights, nullptr, kSites, 3};
+    program, kWeights, sizeof kWeights, nullptr, kSites, 3, nullptr};
 }

@@ -1,0 +1,49 @@
+// Prints loop functions as CUDA C that a person can read.
+//
+// The form of a kernel (rules in rules/ produce it, the interpreter in loop/interpreter.h runs it as it stands):
+//   grid loops      grid_x, grid_y, grid_z, outermost, each at most once: blocks of threads, independent of each other
+//   alloc shared    inside the grid loops: one copy a block of threads
+//   alloc reg with layout.thread_dims = n
+//                   inside the grid loops, outside the thread loops: every thread has its part. The first n dims are
+//                   the extents of the thread loops, always indexed by their variables; the printed array drops them.
+//   thread loops    block_x, block_y, block_z (nested in any order), as often as needed one after the other, always of
+//                   the same extents in a kernel. What one thread writes another may read behind a sync(barrier).
+//   around thread loops only what is the same for all threads: serial and unrolled loops, branches, syncs, tiles
+//   alloc reg or local without thread_dims: inside the thread loops, private to the iteration
+//   tile(reduce_sum | reduce_max, to, from)  outside the thread loops: `from` is a reg buffer with thread_dims, `to` is
+//                   shared; reduces over all threads of the block (warp shuffles, then shared memory); `to` may be read
+//                   behind the next barrier
+// Index arithmetic is 32-bit where every index and every buffer provably fits, otherwise the kernel is printed twice:
+// for a launch whose buffers all have less than 2^31 elements, and with 64-bit indices.
+//
+// Floating point is strict: compiled with -fmad=false, fma is explicit. f16 and bf16 are conversions to and from f32 in
+// loads and stores. Scalar semantics are those of loop/ir.h, bit for bit.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "loop/ir.h"
+
+namespace tripod::cuda {
+
+// What a launch needs. Extents may be symbolic; a grid axis that is not used is 1.
+struct Geometry {
+  loop::Index grid[3], block[3];
+};
+
+struct CudaKernel {
+  std::string symbol;
+  std::string source;       // the text of one __global__ function
+  Geometry geometry;
+  loop::Index narrow;       // empty, or the condition over dims under which this kernel may run (32-bit indices);
+                            // then the next kernel of the list is the one without condition
+};
+
+// One kernel, or two (see above). `symbol` is a C identifier; the wide form of two gets "_wide" appended.
+std::vector<CudaKernel> print_kernel(const loop::Function& f, const std::string& symbol, sym::Context& c);
+
+// What stands in front of the kernels of a file: a few device helpers (device.h of this folder), no include.
+std::string prelude();
+
+}  // namespace tripod::cuda
