@@ -23,10 +23,11 @@ ARROWS: dict[str, list[str]] = {
     "graph_opt": ["graph"],
     "loop": ["target", "sym"],
     "lower": ["loop", "graph"],
+    "rules": ["loop"],
     "search": ["loop"],
     "codegen": ["loop"],
     "host": ["loop", "graph", "codegen"],  # host/emit builds on codegen's LLVM units
-    "backends": ["onnx", "graph_opt", "lower", "search", "codegen", "host"],
+    "backends": ["onnx", "graph_opt", "lower", "rules", "search", "codegen", "host"],
     "driver": ["backends"],
     "runtime": [],  # linked into model.so: depends on nothing of the compiler
 }

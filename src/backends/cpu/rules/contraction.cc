@@ -12,7 +12,7 @@
 // order, whatever the tile and the number of threads.
 #include <algorithm>
 
-#include "backends/cpu/rules/contraction.h"
+#include "rules/contraction.h"
 #include "backends/cpu/rules/prepare.h"
 #include "backends/cpu/rules/rules.h"
 

@@ -8,7 +8,7 @@
 // The weights are packed at compile time as [channel/NR, r, s, channel%NR].
 #include <algorithm>
 
-#include "backends/cpu/rules/contraction.h"
+#include "rules/contraction.h"
 #include "backends/cpu/rules/prepare.h"
 #include "backends/cpu/rules/rules.h"
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/rules/loops.h"
+#include "rules/loops.h"
 #include "loop/schedule.h"
 
-namespace tripod::cpu {
+namespace tripod::rules {
 
 // acc[to] += a * b over `reduce`. The spatial iterators are sorted by what they index: rows move a (and the result)
 // only, the column moves b and is innermost in the memory of the result, batch iterators move both.
@@ -37,4 +37,4 @@ std::optional<Contraction> match_contraction(const loop::Function& f, sym::Conte
 // An expression with iterators replaced, and loads of the accumulator replaced by `sum`.
 Expr epilogue_value(const Contraction& k, const Contraction::Epilogue& e, const sym::Map& iters, const Expr& sum);
 
-}  // namespace tripod::cpu
+}  // namespace tripod::rules

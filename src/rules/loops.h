@@ -6,7 +6,7 @@
 
 #include "loop/ir.h"
 
-namespace tripod::cpu {
+namespace tripod::rules {
 
 using loop::Buffer;
 using loop::Expr;
@@ -33,4 +33,4 @@ Stmt where(Index condition, const std::function<Stmt()>& body);
 // The index vector of position `flat` in a row-major space of these extents.
 Indices unflatten(Index flat, const Indices& extents);
 
-}  // namespace tripod::cpu
+}  // namespace tripod::rules

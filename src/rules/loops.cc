@@ -1,6 +1,6 @@
-#include "backends/cpu/rules/loops.h"
+#include "rules/loops.h"
 
-namespace tripod::cpu {
+namespace tripod::rules {
 
 using loop::LoopKind;
 
@@ -63,4 +63,4 @@ Indices unflatten(Index flat, const Indices& extents) {
   return r;
 }
 
-}  // namespace tripod::cpu
+}  // namespace tripod::rules

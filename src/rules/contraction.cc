@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "backends/cpu/rules/contraction.h"
+#include "rules/contraction.h"
 
-namespace tripod::cpu {
+namespace tripod::rules {
 
 using loop::Iter;
 using loop::Op;
@@ -156,4 +156,4 @@ Expr epilogue_value(const Contraction& k, const Contraction::Epilogue& e, const 
   return SumReplacer(k.acc, sum, iters).apply(e.value);
 }
 
-}  // namespace tripod::cpu
+}  // namespace tripod::rules

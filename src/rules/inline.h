@@ -1,0 +1,18 @@
+// Putting what is computed in place of loads of it.
+#pragma once
+
+#include "rules/loops.h"
+
+namespace tripod::rules {
+
+// Inlines every spatial block whose buffer is internal into its consumers, where that repeats no costly work: blocks
+// remain that reduce, that write parameters, or that a reduction's consumer reads many times.
+loop::Function inline_elementwise(const loop::Function& f, sym::Context& c);
+
+// e with one node replaced by another.
+Expr replace_load(const Expr& e, const Expr& from, const Expr& to);
+
+// Every load of e gets the guard too (its value is 0 where it is false): for lanes beyond the end of a row.
+Expr guard_loads(const Expr& e, Index guard);
+
+}  // namespace tripod::rules
