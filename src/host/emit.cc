@@ -32,6 +32,10 @@ class ProgramEmitter {
     auto* start = llvm::BasicBlock::Create(b_.getContext(), "start", function_);
     b_.SetInsertPoint(start);
     run_ = function_->getArg(0), dims_ = function_->getArg(1), inputs_ = function_->getArg(2), weights_ = function_->getArg(3);
+    if (on_device()) {
+      device_weights_ = b_.CreateCall(runtime("tp_device_weights", b_.getPtrTy(), {b_.getPtrTy()}), {run_}, "device_weights");
+      stop_if(b_.CreateIsNull(device_weights_), b_.getInt32(5));
+    }
     emit(p_.steps);
     b_.CreateRet(b_.getInt32(0));
     llvm::IRBuilder<>(entry_).CreateBr(start);
@@ -64,7 +68,7 @@ class ProgramEmitter {
             interval, {b_.getInt32(p_.buffers[i].first), b_.getInt32(p_.buffers[i].last)}));
       llvm::Function* f = sizes(s);
       rows.push_back(llvm::ConstantStruct::get(
-          row, {b_.getInt32(intervals.size()), b_.getInt32(kTpHost), array(interval, intervals, "intervals"), f}));
+          row, {b_.getInt32(intervals.size()), b_.getInt32(on_host(s) ? kTpHost : kTpDevice), array(interval, intervals, "intervals"), f}));
     }
     return array(row, rows, "tripod_segments");
   }
@@ -77,6 +81,9 @@ class ProgramEmitter {
   llvm::Constant* string(const std::string& s) { return b_.CreateGlobalString(s, "", 0, &m_); }
 
   llvm::IRBuilder<>& builder() { return b_; }
+
+  bool on_device() const { return p_.first_host_segment >= 0; }
+  bool on_host(int segment) const { return !on_device() || segment >= p_.first_host_segment; }
 
  private:
   llvm::FunctionCallee runtime(const char* name, llvm::Type* result, std::vector<llvm::Type*> args) {
@@ -116,7 +123,7 @@ class ProgramEmitter {
       }
       case Place::input: return b_.CreateLoad(ptr, b_.CreateConstGEP1_64(ptr, inputs_, p.index));
       case Place::output: return b_.CreateLoad(ptr, output(p.index));
-      case Place::weight: return b_.CreateConstGEP1_64(i8, weights_, p.offset);
+      case Place::weight: return b_.CreateConstGEP1_64(i8, device_weights_ && !host_step_ ? device_weights_ : weights_, p.offset);
       case Place::zero_size:
       case Place::none: return llvm::ConstantPointerNull::get(b_.getPtrTy());
     }
@@ -148,6 +155,8 @@ class ProgramEmitter {
   }
 
   void emit(const Step& s) {
+    // Runtime operators, conditions and the like read weights in the host's memory.
+    host_step_ = s.kind != Step::launch && s.kind != Step::copy;
     llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty(), *i64 = b_.getInt64Ty();
     switch (s.kind) {
       case Step::segment: {
@@ -170,6 +179,7 @@ class ProgramEmitter {
       case Step::call: return emit_call(s);
       case Step::copy: {
         llvm::Value* bytes = b_.CreateMul(count(s.views[1]), b_.getInt64(info(s.views[1].dtype).bits / 8));
+        if (on_device()) return emit_device_copy(s, bytes);
         b_.CreateCall(runtime("tp_copy", b_.getVoidTy(), {ptr, ptr, i64}), {address(s.views[0].place), address(s.views[1].place), bytes});
         return;
       }
@@ -239,10 +249,32 @@ class ProgramEmitter {
     int k = 1;
     for (const Place& p : s.places) b_.CreateStore(address(p), b_.CreateConstGEP1_64(i64, args, k++));
     for (const Index& d : s.dims) b_.CreateStore(expr(d), b_.CreateConstGEP1_64(i64, args, k++));
+    if (!s.geometry.empty()) return emit_grid(s, args, k);
     llvm::FunctionCallee kernel = m_.getOrInsertFunction(p_.kernels[s.number], llvm::FunctionType::get(b_.getVoidTy(), {ptr, i64, i64, ptr}, false));
     llvm::Value* code = b_.CreateCall(runtime("tp_launch", i32, {ptr, ptr, ptr, i64, i64, i64}),
                                       {run_, kernel.getCallee(), args, expr(s.extent), b_.getInt64(s.grain), expr(s.scratch)});
     stop_on_error(code);
+  }
+
+  void emit_grid(const Step& s, llvm::Value* args, int num_args) {
+    llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty(), *i64 = b_.getInt64Ty();
+    llvm::Value* geometry = stack(i64, s.geometry.size());
+    for (size_t i = 0; i < s.geometry.size(); ++i) b_.CreateStore(expr(s.geometry[i]), b_.CreateConstGEP1_64(i64, geometry, i));
+    llvm::Value* kernel = b_.getInt32(s.number);
+    if (s.narrow) kernel = b_.CreateSelect(b_.CreateICmpNE(expr(s.narrow), b_.getInt64(0)), kernel, b_.getInt32(s.wide));
+    stop_on_error(b_.CreateCall(runtime("tp_launch_grid", i32, {ptr, i32, ptr, i32, ptr}),
+                                {run_, kernel, args, b_.getInt32(num_args), geometry}));
+  }
+
+  // A direction for each pair of memories (runtime/abi.h).
+  void emit_device_copy(const Step& s, llvm::Value* bytes) {
+    llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty(), *i64 = b_.getInt64Ty();
+    const auto host = [&](const Place& p) { return p.kind == Place::arena && on_host(p_.buffers[p.index].segment); };
+    const bool to = host(s.views[0].place), from = host(s.views[1].place);
+    TRIPOD_CHECK(!(to && from), "a copy within the host's memory in a program for a GPU");
+    const int direction = to ? kTpToHost : from ? kTpToDevice : kTpWithinDevice;
+    stop_on_error(b_.CreateCall(runtime("tp_copy_between", i32, {ptr, ptr, ptr, i64, i32}),
+                                {run_, address(s.views[0].place), address(s.views[1].place), bytes, b_.getInt32(direction)}));
   }
 
   void emit_call(const Step& s) {
@@ -293,7 +325,8 @@ class ProgramEmitter {
   codegen::IndexEmitter index_;
   llvm::Function* function_ = nullptr;
   llvm::BasicBlock* entry_ = nullptr;
-  llvm::Value *run_ = nullptr, *dims_ = nullptr, *inputs_ = nullptr, *weights_ = nullptr;
+  llvm::Value *run_ = nullptr, *dims_ = nullptr, *inputs_ = nullptr, *weights_ = nullptr, *device_weights_ = nullptr;
+  bool host_step_ = false;
   std::vector<int> slot_;                           // of a buffer within its segment
   std::map<int, std::vector<int>> segment_buffers_;
   std::map<int, llvm::Value*> bases_, offsets_, outputs_;
@@ -332,6 +365,26 @@ llvm::Constant* symbol_table(ProgramEmitter& e, const Program& p) {
   return e.array(row, rows, "tripod_symbols");
 }
 
+// tp_device_part, or null.
+llvm::Constant* device_table(ProgramEmitter& e, const Program& p, const DevicePart* d, llvm::Module& module) {
+  llvm::IRBuilder<>& b = e.builder();
+  llvm::Type *ptr = b.getPtrTy(), *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty();
+  if (!d) return llvm::ConstantPointerNull::get(b.getPtrTy());
+  auto* row = llvm::StructType::get(b.getContext(), {i32, i32, ptr, i64});
+  std::vector<llvm::Constant*> images, names, origins;
+  for (const DeviceImage& image : d->images) {
+    llvm::Constant* bytes = llvm::ConstantDataArray::getString(b.getContext(), image.bytes, true);
+    auto* g = new llvm::GlobalVariable(module, bytes->getType(), true, llvm::GlobalValue::InternalLinkage, bytes, "tripod_image");
+    g->setAlignment(llvm::Align(64));
+    images.push_back(llvm::ConstantStruct::get(row, {b.getInt32(image.arch), b.getInt32(image.ptx), g, b.getInt64(image.bytes.size())}));
+  }
+  for (const std::string& k : p.kernels) names.push_back(e.string(k));
+  for (const std::string& o : d->origins) origins.push_back(e.string(o));
+  llvm::Constant* part = llvm::ConstantStruct::getAnon({b.getInt32(images.size()), b.getInt32(names.size()), e.array(row, images, "images"),
+                                                        e.array(ptr, names, "kernels"), e.array(ptr, origins, "origins")});
+  return new llvm::GlobalVariable(module, part->getType(), true, llvm::GlobalValue::InternalLinkage, part, "tripod_device");
+}
+
 }  // namespace
 
 void emit(const Program& p, const EmitOptions& options, llvm::Module& module) {
@@ -353,7 +406,7 @@ void emit(const Program& p, const EmitOptions& options, llvm::Module& module) {
       b.getInt32(p.inputs.size()), b.getInt32(p.outputs.size()), b.getInt32(p.symbols.size()), b.getInt32(p.num_segments),
       io_table(e, p.inputs, p, true), io_table(e, p.outputs, p, false), symbol_table(e, p), segments,
       program, weights, b.getInt64(options.weights_size),
-      external ? e.string(options.external_weights) : null, e.array(ptr, sites, "tripod_sites"), b.getInt32(p.sites.size()), null};
+      external ? e.string(options.external_weights) : null, e.array(ptr, sites, "tripod_sites"), b.getInt32(p.sites.size()), device_table(e, p, options.device, module)};
   (void)i32, (void)i64;
   llvm::Constant* model = llvm::ConstantStruct::getAnon(fields);
   auto* g = new llvm::GlobalVariable(module, model->getType(), true, llvm::GlobalValue::ExternalLinkage, model, "tp_the_model");

@@ -92,10 +92,11 @@ void Planner::plan_kernel(const Graph& g, const Group& group, Steps& steps) {
     places.push_back(arena(k.buffers[i]->name, bytes));
   }
   for (const GroupKernel::Phase& phase : k.phases) {
-    auto at = std::find(p_.kernels.begin(), p_.kernels.end(), phase.symbol);
-    if (at == p_.kernels.end()) at = p_.kernels.insert(at, phase.symbol);
     Step& s = add(steps, Step::launch);
-    s.number = static_cast<int32_t>(at - p_.kernels.begin());
+    s.number = kernel_number(phase.symbol);
+    s.geometry = phase.geometry;
+    s.narrow = phase.narrow;
+    if (phase.narrow) s.wide = kernel_number(phase.wide);
     s.places = places;
     s.dims = k.dims;
     s.extent = phase.extent;
@@ -104,6 +105,12 @@ void Planner::plan_kernel(const Graph& g, const Group& group, Steps& steps) {
     s.site = site(g.node(group.nodes[0]));
     for (const Place& p : places) touch(p);
   }
+}
+
+int32_t Planner::kernel_number(const std::string& symbol) {
+  auto at = std::find(p_.kernels.begin(), p_.kernels.end(), symbol);
+  if (at == p_.kernels.end()) at = p_.kernels.insert(at, symbol);
+  return static_cast<int32_t>(at - p_.kernels.begin());
 }
 
 void Planner::plan_read_dim(const Graph& g, const Node& n, Steps& steps) {
@@ -164,6 +171,7 @@ Step& Planner::add(Steps& steps, Step::Kind kind) {
   steps.emplace_back();
   steps.back().kind = kind;
   steps.back().id = next_++;
+  steps.back().in_segment = segment_;
   return steps.back();
 }
 

@@ -25,8 +25,11 @@ struct GroupKernel {
   std::vector<Index> dims;
   struct Phase {
     std::string symbol;
-    Index extent, scratch;
+    Index extent, scratch;                 // on the CPU
     int64_t grain = 1;
+    std::vector<Index> geometry;           // on a GPU: as in Step
+    Index narrow;
+    std::string wide;
   };
   std::vector<Phase> phases;
 };
@@ -86,6 +89,7 @@ class Planner {
   std::vector<Index> undefined_symbols(const graph::Graph& g, const graph::Node& n) const;
   void touch(const Place& p);
   void enter_segment(Steps& steps);
+  int32_t kernel_number(const std::string& symbol);
   int symbol(Index var) const;
   int32_t site(const graph::Node& n);
 

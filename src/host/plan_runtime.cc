@@ -31,6 +31,7 @@ void Planner::plan_runtime(const Graph& g, const Node& n, Steps& steps) {
   for (ValueId v : n.results) views.push_back({make_result(g, v, steps), g.type(v).dtype, g.type(v).shape});
   Step& s = add(steps, Step::call);
   s.views = views;
+  s.reads = static_cast<int32_t>(n.operands.size());
   s.site = site(n);
   switch (n.op) {
     case OpKind::topk: {
@@ -105,17 +106,18 @@ void Planner::plan_counted(const Graph& g, const Node& n, Steps& steps) {
     }
   }
   Step& first = add(steps, Step::call);
-  first.symbol = function + "_count", first.views = count_views, first.attributes = count_attrs, first.site = where;
+  first.symbol = function + "_count", first.views = count_views, first.reads = static_cast<int32_t>(in.size()), first.attributes = count_attrs, first.site = where;
   p_.symbols[count].defined = true;
   for (const View& v : count_views) touch(v.place);
   enter_segment(steps);
   require_known(steps);
+  const auto reads = static_cast<int32_t>(fill_views.size());
   for (ValueId v : n.results) {
     const bool wanted = !g.value(v).users.empty() || g.is_output(v) || v == n.results[0];
     fill_views.push_back(wanted ? View{make_result(g, v, steps), g.type(v).dtype, g.type(v).shape} : absent());
   }
   Step& second = add(steps, Step::call);
-  second.symbol = function, second.views = fill_views, second.attributes = fill_attrs, second.site = where;
+  second.symbol = function, second.views = fill_views, second.reads = reads, second.attributes = fill_attrs, second.site = where;
   for (const View& v : fill_views) touch(v.place);
 }
 

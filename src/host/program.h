@@ -57,11 +57,16 @@ struct Step {
     loop,      // see below
   } kind;
   int32_t id = 0;                 // position in the numbering
+  int32_t in_segment = 0;         // what the step makes belongs there
   int32_t number = 0;
   std::vector<Place> places;
   std::vector<Index> dims;
-  Index extent, scratch;          // launch
+  Index extent, scratch;          // launch on the CPU
   int64_t grain = 1;
+  std::vector<Index> geometry;    // launch on a GPU: grid x, y, z, block x, y, z, bytes of dynamic shared memory
+  Index narrow;                   // when set: kernel `number` where this holds, otherwise kernel `wide`
+  int32_t wide = -1;
+  int32_t reads = 0;              // call: so many of `views`, from the first, are only read
   std::vector<View> views;
   std::string symbol, text;
   std::vector<int64_t> attributes;
@@ -90,6 +95,9 @@ struct Program {
   std::vector<Symbol> symbols;         // tp_model.symbols: first those bound by inputs
   std::vector<ArenaBuffer> buffers;    // of all segments
   int32_t num_segments = 1;
+  // Of a program for a GPU (host/spaces.h): segments from this one on lie in the host's memory, the others, inputs,
+  // outputs and weights in the device's. -1: everything is the host's.
+  int32_t first_host_segment = -1;
   std::vector<std::string> kernels;    // symbols of the launches' kernels
   std::vector<std::string> sites;      // "node 12 Gather 'emb'"
   Steps steps;

@@ -35,7 +35,8 @@ void print(const Program& p, const Steps& steps, int depth, std::string& out) {
     for (const Place& at : s.places) out += " " + place(p, at);
     for (const View& v : s.views) out += " " + place(p, v.place);
     if (!s.dims.empty()) out += " " + list(s.dims);
-    if (s.kind == Step::launch) out += fmt::format(" extent {} grain {} scratch {}", sym::text(s.extent), s.grain, sym::text(s.scratch));
+    if (!s.geometry.empty()) out += " geometry " + list(s.geometry);
+    else if (s.kind == Step::launch) out += fmt::format(" extent {} grain {} scratch {}", sym::text(s.extent), s.grain, sym::text(s.scratch));
     if (!s.text.empty()) out += " \"" + s.text + "\"";
     if (s.site >= 0 && s.kind != Step::require) out += "  # " + p.sites[s.site];
     out += "\n";

@@ -1,0 +1,42 @@
+// From a fusion group to CUDA C: schedule by rule, flatten, expand math, one kernel a top-level statement, print.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/cuda/cuda_c.h"
+#include "loop/ir.h"
+
+namespace tripod::cuda {
+
+// One launch of a group: the kernel, and the one for buffers of 2^31 elements and more where sizes are open.
+struct Launch {
+  CudaKernel kernel;
+  std::string wide;
+};
+
+struct Kernel {
+  loop::Function function;             // scheduled and flattened, as printed
+  std::vector<loop::Buffer> params;    // function.params, then the workspace
+  std::vector<loop::Index> dims;
+  std::vector<Launch> launches;
+};
+
+class KernelCompiler {
+ public:
+  explicit KernelCompiler(sym::Context& c) : c_(c) {}
+
+  // `log` (may be null): why each rule before the one that applied did not.
+  Kernel add(const loop::Function& compute_form, std::vector<std::string>* log = nullptr);
+  const std::unordered_map<std::string, std::string>& sources() const { return sources_; }  // symbol -> CUDA C
+  const std::vector<std::string>& symbols() const { return symbols_; }                      // in the order they were made
+
+ private:
+  sym::Context& c_;
+  std::unordered_map<std::string, int> names_;
+  std::unordered_map<std::string, std::string> sources_;
+  std::vector<std::string> symbols_;
+};
+
+}  // namespace tripod::cuda

@@ -1,0 +1,57 @@
+#include "backends/cuda/rules/rules.h"
+
+namespace tripod::cuda {
+
+using loop::LoopKind;
+
+const std::vector<RuleRow>& rule_table() {
+  static const std::vector<RuleRow> kTable = {
+      {"contraction", contraction},
+      {"rows", rows},
+      {"points", points},
+  };
+  return kTable;
+}
+
+loop::Function schedule(const loop::Function& f, sym::Context& c, std::vector<std::string>* log) {
+  for (const RuleRow& row : rule_table()) {
+    RuleResult r = row.rule(f, c);
+    if (r.outcome.applied) {
+      r.function.rule = row.name;
+      return r.function;
+    }
+    if (log) log->push_back(std::string(row.name) + ": " + r.outcome.reason);
+  }
+  internal_error(__FILE__, __LINE__, "no rule applies to " + f.name);
+}
+
+Stmt grid(sym::Context& c, Index extent, const std::function<Stmt(Index)>& body) {
+  const Index v = loop_var(c, "block", extent);
+  return loop::loop(v, extent, LoopKind::grid_x, body(v));
+}
+
+Stmt threads(sym::Context& c, int64_t extent, const std::function<Stmt(Index)>& body) {
+  const Index n = c.constant(extent), v = loop_var(c, "thread", n);
+  return loop::loop(v, n, LoopKind::block_x, body(v));
+}
+
+Stmt strided(sym::Context& c, const char* name, Index extent, Index t, int64_t threads, const std::function<Stmt(Index)>& body) {
+  return serial(c, name, sym::ceildiv(extent, threads), [&](Index q) {
+    const Index i = q * threads + t;
+    return where(sym::lt(i, extent), [&] { return body(i); });
+  });
+}
+
+Buffer per_thread(sym::Context& c, const std::string& name, DType t, int64_t threads, Indices shape) {
+  shape.insert(shape.begin(), c.constant(threads));
+  loop::Layout layout;
+  for (const Index& e : shape) {
+    layout.args.push_back(loop_var(c, "i", e));
+    layout.map.push_back(layout.args.back());
+    layout.extents.push_back(e);
+  }
+  layout.thread_dims = 1;
+  return loop::make_buffer(name, t, shape, loop::Scope::reg, layout);
+}
+
+}  // namespace tripod::cuda

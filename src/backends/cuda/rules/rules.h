@@ -1,0 +1,45 @@
+// Schedule rules of the CUDA back end: each turns a function in compute form into kernels of the form that
+// backends/cuda/cuda_c.h describes (one top-level statement with grid loops is one kernel), or says why it does not
+// apply. They are tried in the order of the table in rules.cc; the last one always applies.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "loop/schedule.h"
+#include "rules/loops.h"
+
+namespace tripod::cuda {
+
+using namespace rules;
+
+struct RuleResult {
+  loop::Outcome outcome;
+  loop::Function function;   // scheduled, not yet flattened
+};
+
+using Rule = RuleResult (*)(const loop::Function& compute_form, sym::Context& c);
+
+struct RuleRow {
+  const char* name;
+  Rule rule;
+};
+const std::vector<RuleRow>& rule_table();
+
+RuleResult contraction(const loop::Function& f, sym::Context& c);
+RuleResult rows(const loop::Function& f, sym::Context& c);
+RuleResult points(const loop::Function& f, sym::Context& c);
+
+// The first rule that applies; the function carries its name, `log` (may be null) each rule's reason for not applying.
+loop::Function schedule(const loop::Function& f, sym::Context& c, std::vector<std::string>* log);
+
+// --- what the rules share ---
+
+Stmt grid(sym::Context& c, Index extent, const std::function<Stmt(Index)>& body);
+Stmt threads(sym::Context& c, int64_t extent, const std::function<Stmt(Index)>& body);
+// Thread t's share of [0, extent): t, t + threads, t + 2 * threads, ...
+Stmt strided(sym::Context& c, const char* name, Index extent, Index t, int64_t threads, const std::function<Stmt(Index)>& body);
+// A register array of every thread: the first index is the thread's number.
+Buffer per_thread(sym::Context& c, const std::string& name, DType t, int64_t threads, Indices shape);
+
+}  // namespace tripod::cuda

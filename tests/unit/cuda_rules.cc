@@ -1,0 +1,112 @@
+// Every schedule rule of the CUDA back end against the function it schedules, by the interpreter: same bits, every
+// access inside its buffer, no races between threads.
+#include "backends/cuda/rules/rules.h"
+
+#include "loop/flatten.h"
+#include "loop_testing.h"
+
+namespace tripod::loop {
+namespace {
+
+void same(const std::string& source, const std::string& rule, const std::vector<std::map<std::string, int64_t>>& sizes) {
+  sym::Context c;
+  const Function f = parsed(c, source);
+  std::vector<std::string> log;
+  const Function scheduled = cuda::schedule(f, c, &log);
+  std::string why;
+  for (const std::string& l : log) why += l + "\n";
+  EXPECT_EQ(scheduled.rule, rule) << why;
+  const Function flat = flatten(scheduled);
+  for (const std::string& e : verify(flat)) ADD_FAILURE() << e << "\n" << text(flat);
+  for (const auto& dims : sizes) EXPECT_EQ(outcome(f, dims), outcome(flat, dims)) << text(flat);
+}
+
+TEST(CudaRules, Elementwise) {
+  same(R"(
+func @add[N](A: f32[N, 12], B: f32[12]) -> (C: f32[N, 12]) {
+  block add(n: N, k: 12) { C[n, k] = A[n, k] * 2 + B[k] }
+})", "points", {{{"N", 1}}, {{"N", 100}}, {{"N", 0}}});
+}
+
+TEST(CudaRules, Transpose) {
+  same(R"(
+func @t[N](A: f16[N, 7]) -> (C: f16[7, N]) {
+  block t(k: 7, n: N) { C[k, n] = A[n, k] }
+})", "points", {{{"N", 1}}, {{"N", 300}}});
+}
+
+TEST(CudaRules, ColumnSum) {
+  same(R"(
+func @s[N](A: f32[N, 5]) -> (C: f32[5]) {
+  block s(k: 5; reduce n: N) {
+    init { C[k] = 0 }
+    C[k] = C[k] + A[n, k]
+  }
+})", "points", {{{"N", 1}}, {{"N", 33}}, {{"N", 0}}});
+}
+
+TEST(CudaRules, RowSumAndMaximum) {
+  same(R"(
+func @s[N](A: f32[N, 700]) -> (S: f32[N], M: f32[N]) {
+  block s(n: N; reduce k: 700) {
+    init { S[n] = 0 }
+    S[n] = S[n] + A[n, k]
+  }
+  block m(n: N; reduce k: 700) {
+    init { M[n] = -1 }
+    M[n] = max(M[n], A[n, k])
+  }
+})", "rows", {{{"N", 1}}, {{"N", 5}}});
+}
+
+TEST(CudaRules, RowWithWhatFollows) {
+  same(R"(
+func @s[N](A: f32[N, 100]) -> (C: f32[N, 100]) {
+  alloc sum: f32[N] {
+    alloc line: f32[N, 100] {
+      block line(n: N, k: 100) { line[n, k] = A[n, k] / A[n, 0] * 0 + A[n, k] }
+      block s(n: N; reduce k: 100) {
+        init { sum[n] = 0 }
+        sum[n] = sum[n] + line[n, k]
+      }
+      block c(n: N, k: 100) { C[n, k] = line[n, k] - sum[n] }
+    }
+  }
+})", "rows", {{{"N", 1}}, {{"N", 3}}});
+}
+
+TEST(CudaRules, Product) {
+  same(R"(
+func @mm[M](A: f32[M, 40], B: f32[40, 70], D: f32[70]) -> (C: f32[M, 70]) {
+  alloc acc: f32[M, 70] {
+    block mm(m: M, n: 70; reduce k: 40) {
+      init { acc[m, n] = 0 }
+      acc[m, n] = fma(A[m, k], B[k, n], acc[m, n])
+    }
+    block out(m: M, n: 70) { C[m, n] = max(acc[m, n] + D[n], 0) }
+  }
+})", "contraction", {{{"M", 1}}, {{"M", 65}}});
+}
+
+TEST(CudaRules, BatchOfProductsWithTransposedOperand) {
+  same(R"(
+func @mm[B, K](X: f16[B, 9, K], Y: f16[B, 33, K]) -> (C: f32[B, 9, 33]) {
+  block mm(b: B, m: 9, n: 33; reduce k: K) {
+    init { C[b, m, n] = 0 }
+    C[b, m, n] = fma(f32(X[b, m, k]), f32(Y[b, n, k]), C[b, m, n])
+  }
+})", "contraction", {{{"B", 1}, {"K", 1}}, {{"B", 3}, {"K", 50}}, {{"B", 2}, {"K", 0}}});
+}
+
+TEST(CudaRules, Convolution) {
+  same(R"(
+func @conv[H](X: f32[2, H, 8, 3], W: f32[3, 3, 3, 17]) -> (Y: f32[2, H, 8, 17]) {
+  block conv(n: 2, y: H, x: 8, o: 17; reduce r: 3, s: 3, i: 3) {
+    init { Y[n, y, x, o] = 0 }
+    Y[n, y, x, o] = fma(X[n, y + r - 1, x + s - 1, i] where 0 <= y + r - 1 and y + r - 1 < H and 0 <= x + s - 1 and x + s - 1 < 8 else 0, W[r, s, i, o], Y[n, y, x, o])
+  }
+})", "contraction", {{{"H", 1}}, {{"H", 6}}});
+}
+
+}  // namespace
+}  // namespace tripod::loop
