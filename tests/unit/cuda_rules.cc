@@ -64,7 +64,7 @@ TEST(CudaRules, RowWithWhatFollows) {
 func @s[N](A: f32[N, 100]) -> (C: f32[N, 100]) {
   alloc sum: f32[N] {
     alloc line: f32[N, 100] {
-      block line(n: N, k: 100) { line[n, k] = A[n, k] / A[n, 0] * 0 + A[n, k] }
+      block line(n: N, k: 100) { line[n, k] = A[n, k] / (A[n, 0] + 1) }
       block s(n: N; reduce k: 100) {
         init { sum[n] = 0 }
         sum[n] = sum[n] + line[n, k]
@@ -103,7 +103,7 @@ TEST(CudaRules, Convolution) {
 func @conv[H](X: f32[2, H, 8, 3], W: f32[3, 3, 3, 17]) -> (Y: f32[2, H, 8, 17]) {
   block conv(n: 2, y: H, x: 8, o: 17; reduce r: 3, s: 3, i: 3) {
     init { Y[n, y, x, o] = 0 }
-    Y[n, y, x, o] = fma(X[n, y + r - 1, x + s - 1, i] where 0 <= y + r - 1 and y + r - 1 < H and 0 <= x + s - 1 and x + s - 1 < 8 else 0, W[r, s, i, o], Y[n, y, x, o])
+    Y[n, y, x, o] = fma((X[n, y + r - 1, x + s - 1, i] if 0 <= y + r - 1 && y + r - 1 < H && 0 <= x + s - 1 && x + s - 1 < 8 else 0), W[r, s, i, o], Y[n, y, x, o])
   }
 })", "contraction", {{{"H", 1}}, {{"H", 6}}});
 }
