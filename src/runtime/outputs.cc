@@ -1,4 +1,5 @@
 // Outputs: the caller's memory, checked against the final shape and staged when it is strided, or the allocator's.
+#include "runtime/cuda.h"
 #include "runtime/internal.h"
 
 namespace tripod::rt {
@@ -14,11 +15,13 @@ tripod_status check_output(tp_run& run, int32_t i, const tripod_value& value) {
   if (enum_value(value.kind) != kind)
     return fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": got %s, wanted %s", i, io.name,
                 kind_name(enum_value(value.kind)), kind_name(kind));
+  if (run.cuda)
+    if (tripod_status bad = cuda::check_output_device(run, i, t)) return bad;
   if (!t.data) return TRIPOD_OK;
   if (io.dtype != TRIPOD_STRING && enum_value(t.dtype) != io.dtype)
     return fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": dtype is %s, wanted %s", i, io.name, dtype_name(enum_value(t.dtype)),
                 dtype_name(io.dtype));
-  if (enum_value(t.device) != TRIPOD_CPU) {
+  if (!run.cuda && enum_value(t.device) != TRIPOD_CPU) {
     char device[32];
     return fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": is on %s, wanted cpu", i, io.name,
                 describe_device(t, device, sizeof device));
@@ -52,6 +55,7 @@ char* given_memory(tp_run& run, int32_t i, int32_t rank, const int64_t* shape, i
   OutputSlot& slot = run.outputs[i];
   const tripod_tensor& t = slot.value->tensor;
   if (check_shape(run, i, rank, shape) != TRIPOD_OK) return nullptr;
+  if (run.cuda) return cuda::output_memory(run, i, bytes, true);
   if (is_dense(t)) return static_cast<char*>(t.data);
   const tp_io& io = tp_the_model.outputs[i];
   if (element_bits(io.dtype) < 8) {
@@ -64,7 +68,7 @@ char* given_memory(tp_run& run, int32_t i, int32_t rank, const int64_t* shape, i
          static_cast<long long>(bytes));
     return nullptr;
   }
-  slot.staged = true;
+  slot.staged = slot.strided = true;
   return slot.staging.data;
 }
 
@@ -83,7 +87,7 @@ char* allocated_memory(tp_run& run, int32_t i, int32_t rank, const int64_t* shap
          static_cast<long long>(bytes));
   run.outputs[i].value->tensor.data = data;
   run.outputs[i].allocated = true;
-  return static_cast<char*>(data);
+  return run.cuda ? cuda::output_memory(run, i, bytes, false) : static_cast<char*>(data);
 }
 
 }  // namespace
@@ -98,27 +102,32 @@ tripod_status bind_outputs(tp_run& run, tripod_value* outputs, int32_t count) {
   for (int32_t i = 0; i < count; ++i) {
     OutputSlot& slot = run.outputs[i];
     slot.value = &outputs[i];
-    slot.produced = slot.allocated = slot.staged = false;
+    slot.produced = slot.allocated = slot.staged = slot.strided = false;
   }
   return TRIPOD_OK;
 }
 
 // After a good run: strided outputs are scattered, and the caller sees the final shapes.
 tripod_status finish_outputs(tp_run& run) {
+  for (int32_t i = 0; i < tp_the_model.num_outputs; ++i)
+    if (!run.outputs[i].produced)
+      return fail(run, TRIPOD_RUNTIME_ERROR, OUTPUT ": the program ended without producing it", i,
+                  tp_the_model.outputs[i].name);
+  if (run.cuda)
+    if (tripod_status bad = cuda::collect_outputs(run)) return bad;
   for (int32_t i = 0; i < tp_the_model.num_outputs; ++i) {
     OutputSlot& slot = run.outputs[i];
     tripod_tensor& t = slot.value->tensor;
     const tp_io& io = tp_the_model.outputs[i];
-    if (!slot.produced)
-      return fail(run, TRIPOD_RUNTIME_ERROR, OUTPUT ": the program ended without producing it", i, io.name);
-    if (slot.staged)
+    if (slot.staged && !run.cuda)
       copy_strided(Copy::scatter, slot.staging.data, static_cast<char*>(t.data), slot.rank, slot.shape, t.strides,
                    element_bytes(io.dtype));
     if (t.data && !slot.allocated) continue;  // the caller's own description, found to be right
     t.rank = slot.rank;
     t.shape = slot.shape;
     t.dtype = static_cast<tripod_dtype>(io.dtype);
-    t.device = TRIPOD_CPU;
+    t.device = run.cuda ? t.device : TRIPOD_CPU;
+    t.device_id = run.cuda && t.device == TRIPOD_CUDA ? run.cuda->device->id : 0;
   }
   return TRIPOD_OK;
 }
