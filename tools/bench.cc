@@ -12,14 +12,14 @@ namespace tripod::tools {
 namespace {
 
 struct BenchOptions {
-  std::string model;
+  std::string model, device;
   std::vector<std::string> dims;
   int threads = 0, runs = 50;
   bool json = false;
 };
 
 void bench(const BenchOptions& o) {
-  LoadedModel model(o.model);
+  LoadedModel model(o.model, o.device);
   if (o.threads > 0) model.set_threads(o.threads);
   std::map<std::string, int64_t> dims;
   for (const std::string& t : o.dims)
@@ -48,6 +48,7 @@ void add_bench(CLI::App& app, int& code) {
   c->add_option("model", o->model, "the model.so")->required();
   c->add_option("--dim", o->dims, "NAME=VALUE for symbolic dims");
   c->add_option("--threads", o->threads, "threads of a call");
+  c->add_option("--device", o->device, "cpu, cuda or cuda:N (default: what the model was compiled for); times include copies from and to host memory");
   c->add_option("--runs", o->runs, "calls that are timed")->check(CLI::PositiveNumber);
   c->add_flag("--json", o->json, "for programs");
   c->callback([o, &code] { code = guarded(o->model, [&] { bench(*o); }); });

@@ -92,13 +92,22 @@ Tensor read_tensor(const std::string& path) {
 
 void write_tensor(const std::string& path, const Tensor& t) { importer::write_tensor_file(path, {t.dtype, t.shape, t.bytes}); }
 
-LoadedModel::LoadedModel(const std::string& path) {
+static void set_device(tripod_context_options& options, const std::string& device) {
+  const std::string number = device.size() > 5 && device.compare(0, 5, "cuda:") == 0 ? device.substr(5) : device == "cuda" ? "0" : "";
+  const bool gpu = !number.empty() && number.size() < 4 && number.find_first_not_of("0123456789") == std::string::npos;
+  if (!gpu && device != "cpu") throw CompileError({}, "--device wants cpu, cuda or cuda:N, got \"" + device + "\"");
+  options.device = gpu ? TRIPOD_CUDA : TRIPOD_CPU;
+  options.device_id = gpu ? std::stoi(number) : 0;
+}
+
+LoadedModel::LoadedModel(const std::string& path, const std::string& device) {
   const char* error = nullptr;
   api_ = tripod_open(std::filesystem::absolute(path).c_str(), &error);
   if (!api_) throw CompileError({}, std::string("cannot load: ") + (error ? error : "it has no tripod_get_api"));
   manifest_ = nlohmann::json::parse(api_->describe());
   tripod_context_options options{};
   options.version = TRIPOD_API_VERSION;
+  set_device(options, !device.empty() ? device : manifest_.value("target", "") == "cuda" ? "cuda" : "cpu");
   options.allocator = [](void* user, int32_t output, size_t bytes, tripod_dtype, int32_t, const int64_t*) -> void* {
     auto& memory = (*static_cast<std::map<int32_t, std::vector<std::byte>>*>(user))[output];
     memory.resize(bytes + 64);

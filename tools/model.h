@@ -28,7 +28,9 @@ void write_tensor(const std::string& path, const Tensor& t);
 
 class LoadedModel {
  public:
-  explicit LoadedModel(const std::string& path);   // throws CompileError when it cannot be loaded
+  // device: "cpu", "cuda" or "cuda:N"; empty: what the model was compiled for, the first GPU. Tensors are host memory
+  // all the same: a model on a GPU copies them. Throws CompileError when it cannot be loaded.
+  explicit LoadedModel(const std::string& path, const std::string& device = "");
   ~LoadedModel();
   LoadedModel(const LoadedModel&) = delete;
 

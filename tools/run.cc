@@ -12,7 +12,7 @@ namespace tripod::tools {
 namespace {
 
 struct RunOptions {
-  std::string model, input_dir, output_dir;
+  std::string model, input_dir, output_dir, device;
   bool random = false, json = false;
   int threads = 0;
   uint64_t seed = 0;
@@ -50,7 +50,7 @@ void print(const std::string& name, const Tensor& t) {
 }
 
 void run(const RunOptions& o) {
-  LoadedModel model(o.model);
+  LoadedModel model(o.model, o.device);
   if (o.threads > 0) model.set_threads(o.threads);
   bool npy = false;
   const auto inputs = o.input_dir.empty() ? model.random_inputs(dims_of(o.dims), o.seed) : read_inputs(o.input_dir, model.manifest()["inputs"].size(), npy);
@@ -79,7 +79,7 @@ void add_run(CLI::App& app, int& code) {
   c->add_option("--dim", o->dims, "NAME=VALUE for --random");
   c->add_option("--seed", o->seed, "of --random");
   c->add_option("--threads", o->threads, "threads of a call (default: one for each core)");
-  c->add_option("--device", "cpu")->check(CLI::IsMember({"cpu"}));
+  c->add_option("--device", o->device, "cpu, cuda or cuda:N (default: what the model was compiled for, the first GPU)");
   c->callback([o, &code] {
     code = guarded(o->model, [&] {
       if (o->input_dir.empty() && !o->random) throw CompileError({}, "no inputs: give --input-dir or --random");

@@ -114,7 +114,7 @@ tripod_context* take_context() {
   return new_context();
 }
 
-tripod_context* take_context(int32_t device_id, void* stream) {
+tripod_status take_context(int32_t device_id, void* stream, tripod_context** out) {
   for (bool idle : {false, true})  // one that served this stream last, else one whose work has ended
     for (auto& slot : idle_contexts) {
       if (!slot.load(std::memory_order_relaxed)) continue;
@@ -122,15 +122,16 @@ tripod_context* take_context(int32_t device_id, void* stream) {
       if (!context) continue;
       if (cuda::suits(*context->run.cuda, device_id, stream, idle)) {
         cuda::set_stream(*context->run.cuda, stream);
-        return context;
+        *out = context;
+        return TRIPOD_OK;
       }
       give_context(context);
     }
-  tripod_context* context = new_context();
-  if (context && cuda::attach(context->run, device_id, stream, true) == TRIPOD_OK) return context;
-  if (!context) set_last_error(TRIPOD_OUT_OF_MEMORY, "out of memory");
-  delete_context(context);
-  return nullptr;
+  *out = new_context();
+  if (!*out) return set_last_error(TRIPOD_OUT_OF_MEMORY, "out of memory");
+  tripod_status bad = cuda::attach((*out)->run, device_id, stream, true);
+  if (bad) delete_context(*out);
+  return bad;
 }
 
 void give_context(tripod_context* context) {

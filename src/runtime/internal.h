@@ -137,7 +137,7 @@ char* empty_data();
 tripod_context* new_context();
 void delete_context(tripod_context* context);
 tripod_context* take_context();  // from the pool, or a new one; nullptr: out of memory
-tripod_context* take_context(int32_t device_id, void* stream);  // the same for a GPU; nullptr: last_error
+tripod_status take_context(int32_t device_id, void* stream, tripod_context** out);  // for a GPU; sets last_error
 tripod_status synchronize_contexts();  // of the pool; last_error is the first error of a kernel
 void give_context(tripod_context* context);
 void delete_pooled_contexts();

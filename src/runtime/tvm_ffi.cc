@@ -116,16 +116,14 @@ int32_t gpu_of(const Any* args, int32_t count, bool* found) {
   return 0;
 }
 
-// nullptr: last_error.
-tripod_context* context_for(const Library& l, const Any* args, int32_t count) {
+tripod_status context_for(const Library& l, const Any* args, int32_t count, tripod_context** out) {
   if (!tp_the_model.device) {
-    tripod_context* context = take_context();
-    if (!context) set_last_error(TRIPOD_OUT_OF_MEMORY, "out of memory");
-    return context;
+    *out = take_context();
+    return *out ? TRIPOD_OK : set_last_error(TRIPOD_OUT_OF_MEMORY, "out of memory");
   }
   bool found;
   int32_t id = gpu_of(args, count, &found);
-  return take_context(id, l.environment_stream(kDeviceCuda, id));
+  return take_context(id, l.environment_stream(kDeviceCuda, id), out);
 }
 
 tripod_status run_with(tripod_context& context, const Any* args, int32_t count, bool into) {
@@ -181,8 +179,8 @@ int return_tensors(const Library& l, void** handles, int32_t count, Any* args, A
 int call_main(const Any* args, int32_t count, Any* result) {
   const Library* l = library();
   if (!l) return -1;
-  tripod_context* context = context_for(*l, args, count);
-  if (!context) return raise(TRIPOD_RUNTIME_ERROR, last_error());
+  tripod_context* context;
+  if (tripod_status bad = context_for(*l, args, count, &context)) return raise(bad, last_error());
   tripod_status status = run_with(*context, args, count, false);
   int32_t n = tp_the_model.num_outputs;
   int code = -1;
@@ -202,8 +200,8 @@ int call_main(const Any* args, int32_t count, Any* result) {
 int call_main_into(const Any* args, int32_t count) {
   const Library* l = library();
   if (!l) return -1;
-  tripod_context* context = context_for(*l, args, count);
-  if (!context) return raise(TRIPOD_RUNTIME_ERROR, last_error());
+  tripod_context* context;
+  if (tripod_status bad = context_for(*l, args, count, &context)) return raise(bad, last_error());
   tripod_status status = run_with(*context, args, count, true);
   give_context(context);
   return status == TRIPOD_OK ? 0 : raise(status, last_error());

@@ -230,8 +230,8 @@ TEST_F(Cuda, PooledContextsFollowTheStream) {
   fake::behaviour.whole = true;
   ASSERT_EQ(c.run(), TRIPOD_OK);  // outputs[2] is now given
   auto call = [&](void* stream) {
-    tripod_context* context = take_context(0, stream);
-    EXPECT_NE(context, nullptr) << last_error();
+    tripod_context* context = nullptr;
+    EXPECT_EQ(take_context(0, stream, &context), TRIPOD_OK) << last_error();
     EXPECT_EQ(run_model(context->run, c.inputs, 2, c.outputs, 3), TRIPOD_OK) << last_error();
     give_context(context);
     return context;

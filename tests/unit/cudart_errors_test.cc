@@ -160,7 +160,8 @@ TEST_F(Cuda, KernelErrorOfAPooledContext) {
   fake::behaviour.whole = true;
   ASSERT_EQ(c.run(), TRIPOD_OK);
   c.memory[1]->as<int64_t>()[0] = 99;
-  tripod_context* context = take_context(0, gpu.make_stream(0));
+  tripod_context* context = nullptr;
+  ASSERT_EQ(take_context(0, gpu.make_stream(0), &context), TRIPOD_OK);
   ASSERT_EQ(run_model(context->run, c.inputs, 2, c.outputs, 3), TRIPOD_OK);
   give_context(context);
   EXPECT_EQ(synchronize_contexts(), TRIPOD_INDEX_OUT_OF_RANGE);
