@@ -79,9 +79,7 @@ void Planner::plan_counted(const Graph& g, const Node& n, Steps& steps) {
       break;
     case OpKind::compress: {
       const int64_t axis = attribute(1);
-      const Index limit = axis < 0 ? graph::element_count(c, g.type(x).shape) : g.type(x).shape[axis];
-      function = "tp_op_compress", count_views = {in[1]}, fill_views = in, fill_attrs = {axis};
-      count_attrs = {limit.constant().value_or(INT64_MAX), count, where};
+      function = "tp_op_compress", fill_views = in, fill_attrs = {axis}, count_attrs = {axis, count, where};
       break;
     }
     case OpKind::unique: {

@@ -76,14 +76,15 @@ std::string Import::why_no_row(const std::string& domain, const std::string& op,
     hint = "docs/status.md lists the operators";
     return "operator \"" + op + "\" of domain \"" + domain + "\" is not supported";
   }
+  const char* const own = "docs/status.md lists the operators; one of your own has to be a function in the model file";
   if (!domain.empty()) {
-    hint = "give its implementation with --ops=FILE (docs/custom-operators.md)";
+    hint = own;
     return "domain \"" + domain + "\" has no operator \"" + op + "\"";
   }
   const std::string version = "opset " + std::to_string(opset);
   const KnownOp* known = known_op(op);
   if (!known) {
-    hint = "give its implementation with --ops=FILE (docs/custom-operators.md)";
+    hint = own;
     return "ONNX has no operator \"" + op + "\"";
   }
   if (known->since > opset) {
@@ -138,7 +139,7 @@ ValueId Import::constant(Graph& g, const ::onnx::TensorProto& t) {
 Expr Import::symbol_for(const std::string& dim_param) {
   if (auto it = dim_params.find(dim_param); it != dim_params.end()) return it->second;
   sym::Context& c = module->sym();
-  sym::Range range{1, kMaxDim};
+  sym::Range range{0, kMaxDim};
   if (auto it = options.dims.find(dim_param); it != options.dims.end()) range = it->second;
   if (auto it = pinned_.find(dim_param); it != pinned_.end()) range = {it->second, it->second};
   Expr e = range.lo == range.hi ? c.constant(range.lo) : c.var(symbol_name(dim_param), range);

@@ -20,6 +20,7 @@ import multiprocessing
 import os
 import sys
 import time
+import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable
@@ -99,7 +100,8 @@ def select(cases: list[data.Case], args: argparse.Namespace) -> list[data.Case]:
         cases = [c for c in cases if any(k.lower() in c.name.lower() for k in args.k)]
     if args.op:
         cases = [c for c in cases if set(args.op) & set(c.ops)]
-    return [c for c in cases if not args.kind or c.kind in args.kind]
+    cases = [c for c in cases if not args.kind or c.kind in args.kind]
+    return [c for c in cases if zlib.crc32(c.name.encode()) % args.every == 0]
 
 
 _settings: Settings
@@ -116,6 +118,7 @@ def parse(suite: Suite, description: str) -> argparse.Namespace:
     p.add_argument("-k", action="append", metavar="TEXT", help="only cases whose name contains TEXT (repeatable: or)")
     p.add_argument("--op", action="append", help="only cases with a node of this op type (repeatable)")
     p.add_argument("--kind", action="append", help="node, simple, pytorch-converted, pytorch-operator or real")
+    p.add_argument("--every", type=int, default=1, metavar="N", help="one case in N, always the same ones")
     p.add_argument("--mode", choices=[*suite.modes, "both"], default="both")
     p.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--threads", type=int, default=1, help="threads of a compiled model (default 1)")
