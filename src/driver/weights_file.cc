@@ -6,9 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -17,6 +18,7 @@ namespace tripod {
 namespace {
 
 constexpr uint64_t kPage = 4096;
+constexpr uint64_t kLargeSection = 1 << 28;  // SHF_X86_64_LARGE, which elf.h does not know yet
 
 uint64_t up_to(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -98,7 +100,7 @@ void write_weights_placeholder(const std::string& path) {
   f.write(shstrtab, kNames, sizeof kNames);
   Elf64_Shdr sections[6]{};
   // Large: the linker then puts it in a segment of its own behind everything (link.cc).
-  sections[1] = section(1, SHT_PROGBITS, SHF_ALLOC | SHF_X86_64_LARGE, data, 1, kPage);
+  sections[1] = section(1, SHT_PROGBITS, SHF_ALLOC | kLargeSection, data, 1, kPage);
   sections[2] = section(17, SHT_SYMTAB, 0, symtab, sizeof symbols, 8);
   sections[2].sh_link = 3, sections[2].sh_info = 1, sections[2].sh_entsize = sizeof(Elf64_Sym);
   sections[3] = section(25, SHT_STRTAB, 0, strtab, sizeof kSymbols, 1);

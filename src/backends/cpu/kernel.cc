@@ -83,7 +83,8 @@ const KernelCompiler::Known& KernelCompiler::compile(const loop::Function& compu
 
 static bool same_memory(const loop::Buffer& a, const loop::Buffer& b) {
   const loop::Layout &x = a->layout, &y = b->layout;
-  if (a->dtype != b->dtype || a->shape != b->shape || x.map.size() != y.map.size() || x.extents != y.extents) return false;
+  if (a->dtype != b->dtype || a->shape != b->shape || x.args.size() != y.args.size() || x.map.size() != y.map.size() || x.extents != y.extents)
+    return false;
   sym::Map rename;
   for (size_t i = 0; i < x.args.size(); ++i) rename[x.args[i]] = y.args[i];
   for (size_t i = 0; i < x.map.size(); ++i)
