@@ -16,6 +16,15 @@ struct Renamer : Rewriter {
         names.emplace(v, canonical.variable(names.size(), v));
     return sym::substitute(i, names);
   }
+  // Blocks are named after the ONNX nodes.
+  Stmt rewrite(const Stmt& s) override {
+    const Stmt r = rewrite_children(s);
+    if (r->name.empty()) return r;
+    Ref<StmtNode> n(new StmtNode(*r));
+    n->name = "_";
+    return Stmt(n.get());
+  }
+  using Rewriter::rewrite;
   Buffer rewrite_buffer(const Buffer& b) override {
     auto it = buffers.find(b.get());
     if (it == buffers.end()) {

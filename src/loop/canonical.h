@@ -1,5 +1,5 @@
-// When two functions do the same: equal canonical text. The names of the function, of its buffers and of its bound
-// variables do not count, nor do its origins; dims (they are arguments), ranges of variables, scopes, layouts and the
+// When two functions do the same: equal canonical text. The names of the function, of its blocks, buffers and
+// bound variables do not count, nor do its origins; dims (they are arguments), ranges of variables, scopes, layouts and the
 // sites of checks do. A model of twelve equal layers is then compiled as one layer.
 #pragma once
 

@@ -8,7 +8,7 @@ namespace {
 
 std::string scaled(const std::string& name, const std::string& in, const std::string& i, const std::string& value,
                    const std::string& n = "64") {
-  return "func @" + name + "[M: 1..8](" + in + ": f32[M, " + n + "]) -> (out: f32[M, " + n + "]) {\n  block b(r: M, " + i +
+  return "func @" + name + "[M: 1..8](" + in + ": f32[M, " + n + "]) -> (out: f32[M, " + n + "]) {\n  block " + name + "(r: M, " + i +
          ": " + n + ") {\n    out[r, " + i + "] = " + value + "\n  }\n}\n";
 }
 
