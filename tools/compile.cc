@@ -64,7 +64,9 @@ static void parse_shape(const std::string& text, Options& o) {
 void add_compile_options(CLI::App& c, Options& o) {
   c.add_option("model", o.model, "the ONNX file")->required();
   c.add_option("--target", o.target, "cpu")->check(CLI::IsMember({"cpu"}));
-  c.add_option("--cpu", o.cpu, "v3: AVX2, FMA, F16C; v4: AVX-512")->check(CLI::IsMember({"v3", "v4"}));
+  c.add_option("--cpu", o.cpu, "v3: AVX2, FMA, F16C; v4: AVX-512; native: what this machine has; v3,v4: both in one file");
+  c.add_option_function<std::string>("--weights", [&o](const std::string& where) { o.external_weights = where == "external"; }, "embedded (default), or external: in a file beside the output")->check(CLI::IsMember({"embedded", "external"}));
+  c.add_option_function<std::string>("--weights-file", [&o](const std::string& path) { o.external_weights = true, o.weights_file = path; }, "external weights in this file: from the folder of the output, or a whole path");
   c.add_option_function<std::vector<std::string>>("--dim", [&o](const std::vector<std::string>& all) { for (const auto& t : all) parse_dim(t, o); }, "NAME=VALUE or NAME=LEAST..MOST for a symbolic dim; may be repeated");
   c.add_option_function<std::vector<std::string>>("--shape", [&o](const std::vector<std::string>& all) { for (const auto& t : all) parse_shape(t, o); }, "INPUT=D0,D1,... fixes an input's shape (-1 leaves a dim); may be repeated");
   c.add_option("--opt-limit", o.opt_limit, "rewrites that simplify may make; for finding the one that is wrong");

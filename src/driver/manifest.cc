@@ -23,8 +23,10 @@ static Json io_list(const std::vector<host::IoSpec>& list) {
 
 static void collect_launches(const host::Steps& steps, const host::Program& p, Json& out) {
   for (const host::Step& s : steps) {
-    if (s.kind == host::Step::launch)
-      out.push_back({{"kernel", p.kernels[s.number]}, {"site", s.site >= 0 ? p.sites[s.site] : ""}, {"extent", sym::text(s.extent)}, {"grain", s.grain}});
+    if (s.kind == host::Step::launch) {
+      out.push_back({{"kernel", p.kernels[s.code.kernel]}, {"site", s.site >= 0 ? p.sites[s.site] : ""}, {"extent", sym::text(s.code.extent)}, {"grain", s.code.grain}});
+      for (const host::LaunchCode& v : s.variants) out.back()["variants"].push_back(p.kernels[v.kernel]);
+    }
     if (s.kind == host::Step::call) out.push_back({{"operator", s.symbol}, {"site", s.site >= 0 ? p.sites[s.site] : ""}});
     for (const host::Steps& b : s.body) collect_launches(b, p, out);
   }

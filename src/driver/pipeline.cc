@@ -6,15 +6,17 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
+#include <future>
 #include <map>
 #include <memory>
 
 #include "backends/cpu/evaluator.h"
 #include "backends/cpu/kernel.h"
-#include "driver/elf_object.h"
 #include "driver/link.h"
 #include "driver/manifest.h"
 #include "driver/session.h"
+#include "driver/weights_file.h"
 #include "graph_opt/fuse.h"
 #include "graph_opt/layout.h"
 #include "graph_opt/simplify.h"
@@ -81,7 +83,7 @@ std::vector<KernelEntry> lower_all(const graph::Module& m, const ModuleGroups& g
 }
 
 std::string explain(const cpu::Kernel& k, const std::vector<std::string>& refusals) {
-  std::string text = fmt::format("{}  rule {}\n", k.phases.empty() ? k.function.name : k.phases.back().symbol, k.function.rule);
+  std::string text = fmt::format("{}  rule {}\n", k.phases.empty() ? k.function.name : k.phases.back().code.symbol, k.function.rule);
   for (const Site& o : k.function.origins) text += "    " + o.text() + "\n";
   for (const std::string& r : refusals) text += "    not " + r + "\n";
   return text;
@@ -101,7 +103,11 @@ std::string schedule_all(const Session& s, std::vector<KernelEntry>& entries, cp
 
 host::GroupKernel as_group_kernel(const KernelEntry& e) {
   host::GroupKernel k{e.lowered.params, e.kernel.params, e.kernel.dims, {}};
-  for (const cpu::Phase& p : e.kernel.phases) k.phases.push_back({p.symbol, p.extent, p.scratch, p.grain});
+  const auto code = [](const cpu::Phase::Code& c) { return host::GroupKernel::Phase::Code{c.features, c.symbol, c.extent, c.scratch, c.grain}; };
+  for (const cpu::Phase& p : e.kernel.phases) {
+    k.phases.push_back({code(p.code), {}});
+    for (const cpu::Phase::Code& v : p.variants) k.phases.back().variants.push_back(code(v));
+  }
   return k;
 }
 
@@ -147,17 +153,84 @@ void write_file(const std::string& path, const void* data, size_t size) {
   throw CompileError({}, "cannot write " + path);
 }
 
-void package(const Options& o, codegen::LlvmUnit& unit, const host::Weights& weights) {
-  TemporaryFolder folder;
-  std::vector<std::string> objects = {folder.file("model.o"), folder.file("runtime.o")};
-  const std::vector<char> object = unit.object();
-  write_file(objects[0], object.data(), object.size());
-  write_file(objects[1], tripod_runtime_o, tripod_runtime_o_size);
-  if (weights.size() > 0) {
-    objects.push_back(folder.file("weights.o"));
-    write_weights_object(objects.back(), weights);
+// The modules of the file: one for each instruction set, in the order of the targets. The first one holds the program.
+class Units {
+ public:
+  Units(const std::string& name, const std::vector<cpu::CpuTarget>& targets) {
+    for (const cpu::CpuTarget& t : targets) units_.push_back(std::make_unique<codegen::LlvmUnit>(name, t.llvm()));
   }
-  link_shared_object(objects, o.output);
+  codegen::LlvmUnit& operator[](size_t i) { return *units_[i]; }
+  size_t size() const { return units_.size(); }
+  std::string ir_text() const {
+    std::string s;
+    for (const auto& u : units_) s += u->ir_text();
+    return s;
+  }
+  // Each module has an LLVM context of its own, so they are worked on side by side.
+  void each(const std::function<void(size_t)>& work) {
+    std::vector<std::future<void>> done;
+    for (size_t i = 1; i < size(); ++i) done.push_back(std::async(std::launch::async, work, i));
+    work(0);
+    for (auto& d : done) d.get();
+  }
+
+ private:
+  std::vector<std::unique_ptr<codegen::LlvmUnit>> units_;
+};
+
+// A file that appears under its name when it is complete, and leaves nothing behind otherwise.
+class Written {
+ public:
+  explicit Written(const std::string& path) : path_(path), temporary_(path + ".tmp" + std::to_string(getpid())) {}
+  ~Written() { std::remove(temporary_.c_str()); }
+  Written(const Written&) = delete;
+  Written& operator=(const Written&) = delete;
+  const std::string& temporary() const { return temporary_; }
+  void keep() {
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw CompileError({}, "cannot write " + path_);
+  }
+
+ private:
+  std::string path_, temporary_;
+};
+
+// Weights in a file beside the model; no name: embedded, or there are none.
+struct External {
+  std::string name;     // as the model looks for it: from its own folder, or a whole path
+  std::string path;     // as it is written
+  std::string header;
+};
+
+External external_weights(const Options& o, const host::Weights& weights) {
+  if (!o.external_weights || weights.size() == 0) return {};
+  const std::filesystem::path output(o.output);
+  const std::filesystem::path name = o.weights_file.empty() ? output.stem().string() + ".weights" : o.weights_file;
+  return {name.string(), (output.parent_path() / name).string(), external_weights_header(weights)};
+}
+
+void package(const Options& o, Units& units, const host::Weights& weights, const External& external) {
+  TemporaryFolder folder;
+  std::vector<std::string> objects(units.size());
+  units.each([&](size_t i) {
+    objects[i] = folder.file("model" + std::to_string(i) + ".o");
+    const std::vector<char> object = units[i].object();
+    write_file(objects[i], object.data(), object.size());
+  });
+  objects.push_back(folder.file("runtime.o"));
+  write_file(objects.back(), tripod_runtime_o, tripod_runtime_o_size);
+  const bool embedded = weights.size() > 0 && external.name.empty();
+  if (embedded) {
+    objects.push_back(folder.file("weights.o"));
+    write_weights_placeholder(objects.back());
+  }
+  Written output(o.output);
+  link_shared_object(objects, output.temporary());
+  if (embedded) embed_weights(output.temporary(), weights);
+  if (external.name.empty()) return output.keep();
+  Written beside(external.path);
+  write_external_weights(beside.temporary(), external.header, weights);
+  beside.keep();
+  output.keep();
 }
 
 }  // namespace
@@ -166,6 +239,7 @@ CompileReport compile(const Options& o) {
   Session s(o);
   const std::filesystem::path folder = std::filesystem::path(o.output).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder)) throw CompileError({}, "cannot write " + o.output + ": there is no folder " + folder.string());
+  const std::vector<cpu::CpuTarget> targets = cpu::parse_targets(o.cpu);
   const auto after = [&](const std::string& phase, const graph::Module& m) {
     check(s, m, phase);
     s.print(phase, [&] { return graph::text(m); });
@@ -183,9 +257,10 @@ CompileReport compile(const Options& o) {
   after("layout", *m);
 
   std::vector<std::string> sites;
-  const cpu::CpuTarget target = o.cpu == "v4" ? cpu::cpu_v4() : cpu::cpu_v3();
-  codegen::LlvmUnit unit(m->name, target.llvm());
-  cpu::KernelCompiler compiler(m->sym(), target, unit);
+  Units units(m->name, targets);
+  std::vector<cpu::KernelCompiler::Target> compiled;
+  for (size_t i = 0; i < units.size(); ++i) compiled.push_back({targets[i], &units[i]});
+  cpu::KernelCompiler compiler(m->sym(), compiled);
   std::vector<KernelEntry> kernels = s.run("lower", [&] { return lower_all(*m, groups, sites); });
   const std::string explanation = s.run("schedule", [&] { return schedule_all(s, kernels, compiler); });
 
@@ -193,13 +268,14 @@ CompileReport compile(const Options& o) {
   const host::Program program = s.run("plan", [&] { return plan(*m, groups, kernels, sites, weights); });
   s.print("plan", [&] { return host::text(program); });
   const std::string manifest = make_manifest(o, *m, program, compiler.sources());
+  const External external = external_weights(o, weights);
   s.run("emit", [&] {
-    host::emit(program, {manifest, weights.size(), "", kTpAvx2 | kTpFma | kTpF16c | (o.cpu == "v4" ? kTpAvx512 : 0u)}, unit.module());
-    s.print("emit", [&] { return unit.ir_text(); });
+    host::emit(program, {manifest, weights.size(), external.name, external.header, targets[0].features}, units[0].module());
+    s.print("emit", [&] { return units.ir_text(); });
   });
-  s.run("optimise", [&] { unit.optimise(); });
-  s.print("optimise", [&] { return unit.ir_text(); });
-  s.run("package", [&] { package(o, unit, weights); });
+  s.run("optimise", [&] { units.each([&](size_t i) { units[i].optimise(); }); });
+  s.print("optimise", [&] { return units.ir_text(); });
+  s.run("package", [&] { package(o, units, weights, external); });
   return {s.timings(), manifest, explanation};
 }
 

@@ -239,10 +239,37 @@ class ProgramEmitter {
     int k = 1;
     for (const Place& p : s.places) b_.CreateStore(address(p), b_.CreateConstGEP1_64(i64, args, k++));
     for (const Index& d : s.dims) b_.CreateStore(expr(d), b_.CreateConstGEP1_64(i64, args, k++));
-    llvm::FunctionCallee kernel = m_.getOrInsertFunction(p_.kernels[s.number], llvm::FunctionType::get(b_.getVoidTy(), {ptr, i64, i64, ptr}, false));
+    Launchable best = launchable(s.code);
+    for (size_t i = s.variants.size(); i-- > 0;) {
+      const Launchable v = launchable(s.variants[i]);
+      llvm::Value* can = cpu_has(s.variants[i].features);
+      best = {b_.CreateSelect(can, v.kernel, best.kernel), b_.CreateSelect(can, v.extent, best.extent),
+              b_.CreateSelect(can, v.grain, best.grain), b_.CreateSelect(can, v.scratch, best.scratch)};
+    }
     llvm::Value* code = b_.CreateCall(runtime("tp_launch", i32, {ptr, ptr, ptr, i64, i64, i64}),
-                                      {run_, kernel.getCallee(), args, expr(s.extent), b_.getInt64(s.grain), expr(s.scratch)});
+                                      {run_, best.kernel, args, best.extent, best.grain, best.scratch});
     stop_on_error(code);
+  }
+
+  struct Launchable {
+    llvm::Value *kernel, *extent, *grain, *scratch;
+  };
+  Launchable launchable(const LaunchCode& c) {
+    llvm::Type *ptr = b_.getPtrTy(), *i64 = b_.getInt64Ty();
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, i64, i64, ptr}, false);
+    // The code may be in another module of the file.
+    auto* f = llvm::cast<llvm::Function>(m_.getOrInsertFunction(p_.kernels[c.kernel], type).getCallee());
+    f->setVisibility(llvm::GlobalValue::HiddenVisibility);
+    return {f, expr(c.extent), b_.getInt64(c.grain), expr(c.scratch)};
+  }
+
+  // Asked once a run, on entry.
+  llvm::Value* cpu_has(uint32_t features) {
+    llvm::Value*& known = cpu_has_[features];
+    if (known) return known;
+    llvm::IRBuilder<> entry(entry_);
+    llvm::Value* answer = entry.CreateCall(runtime("tp_cpu_has", b_.getInt32Ty(), {b_.getInt32Ty()}), {entry.getInt32(features)});
+    return known = entry.CreateICmpNE(answer, entry.getInt32(0), "variant");
   }
 
   void emit_call(const Step& s) {
@@ -297,6 +324,7 @@ class ProgramEmitter {
   std::vector<int> slot_;                           // of a buffer within its segment
   std::map<int, std::vector<int>> segment_buffers_;
   std::map<int, llvm::Value*> bases_, offsets_, outputs_;
+  std::map<uint32_t, llvm::Value*> cpu_has_;
 };
 
 llvm::Constant* io_table(ProgramEmitter& e, const std::vector<IoSpec>& list, const Program& p, bool inputs) {
@@ -353,7 +381,8 @@ void emit(const Program& p, const EmitOptions& options, llvm::Module& module) {
       b.getInt32(p.inputs.size()), b.getInt32(p.outputs.size()), b.getInt32(p.symbols.size()), b.getInt32(p.num_segments),
       io_table(e, p.inputs, p, true), io_table(e, p.outputs, p, false), symbol_table(e, p), segments,
       program, weights, b.getInt64(options.weights_size),
-      external ? e.string(options.external_weights) : null, e.array(ptr, sites, "tripod_sites"), b.getInt32(p.sites.size()), null};
+      external ? e.string(options.external_weights) : null, external ? e.string(options.external_header) : null,
+      e.array(ptr, sites, "tripod_sites"), b.getInt32(p.sites.size()), null};
   (void)i32, (void)i64;
   llvm::Constant* model = llvm::ConstantStruct::getAnon(fields);
   auto* g = new llvm::GlobalVariable(module, model->getType(), true, llvm::GlobalValue::ExternalLinkage, model, "tp_the_model");

@@ -92,15 +92,11 @@ void Planner::plan_kernel(const Graph& g, const Group& group, Steps& steps) {
     places.push_back(arena(k.buffers[i]->name, bytes));
   }
   for (const GroupKernel::Phase& phase : k.phases) {
-    auto at = std::find(p_.kernels.begin(), p_.kernels.end(), phase.symbol);
-    if (at == p_.kernels.end()) at = p_.kernels.insert(at, phase.symbol);
     Step& s = add(steps, Step::launch);
-    s.number = static_cast<int32_t>(at - p_.kernels.begin());
     s.places = places;
     s.dims = k.dims;
-    s.extent = phase.extent;
-    s.scratch = phase.scratch;
-    s.grain = phase.grain;
+    s.code = launch_code(phase.code);
+    for (const auto& v : phase.variants) s.variants.push_back(launch_code(v));
     s.site = site(g.node(group.nodes[0]));
     for (const Place& p : places) touch(p);
   }
@@ -165,6 +161,12 @@ Step& Planner::add(Steps& steps, Step::Kind kind) {
   steps.back().kind = kind;
   steps.back().id = next_++;
   return steps.back();
+}
+
+LaunchCode Planner::launch_code(const GroupKernel::Phase::Code& c) {
+  auto at = std::find(p_.kernels.begin(), p_.kernels.end(), c.symbol);
+  if (at == p_.kernels.end()) at = p_.kernels.insert(at, c.symbol);
+  return {c.features, static_cast<int32_t>(at - p_.kernels.begin()), c.extent, c.scratch, c.grain};
 }
 
 Place Planner::place(const Graph& g, ValueId v) const {

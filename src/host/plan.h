@@ -24,9 +24,14 @@ struct GroupKernel {
   std::vector<loop::Buffer> buffers;       // of params (a constant's says how it is to be packed), then workspace
   std::vector<Index> dims;
   struct Phase {
-    std::string symbol;
-    Index extent, scratch;
-    int64_t grain = 1;
+    struct Code {
+      uint32_t features = 0;               // tp_cpu_feature bits that it needs
+      std::string symbol;
+      Index extent, scratch;
+      int64_t grain = 1;
+    };
+    Code code;
+    std::vector<Code> variants;            // the best first; `code` where the CPU has the features of none
   };
   std::vector<Phase> phases;
 };
@@ -92,6 +97,7 @@ class Planner {
 
   // parts
   Step& add(Steps& steps, Step::Kind kind);
+  LaunchCode launch_code(const GroupKernel::Phase::Code& c);
   Place place(const graph::Graph& g, graph::ValueId v) const;
   View view(const graph::Graph& g, graph::ValueId v);      // and marks it as read by the current step
   View absent() const { return {}; }

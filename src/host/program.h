@@ -39,6 +39,14 @@ struct View {
   std::vector<Index> shape;
 };
 
+// One compiled form of a launch's kernel.
+struct LaunchCode {
+  uint32_t features = 0;          // tp_cpu_feature bits that it needs
+  int32_t kernel = 0;             // index into Program::kernels
+  Index extent, scratch;
+  int64_t grain = 1;
+};
+
 struct Step;
 using Steps = std::vector<Step>;
 
@@ -46,7 +54,7 @@ struct Step {
   enum Kind : uint8_t {
     segment,   // enter segment `number`
     output,    // obtain the memory of output `number`, whose shape is `dims`
-    launch,    // kernel `number` on `places` with `dims`; then extent, grain, scratch
+    launch,    // a kernel on `places` with `dims`: the first of `variants` that the CPU can run, or else `code`
     call,      // runtime operator `symbol` on `views` with `attributes`
     copy,      // views[0] = views[1]: as many bytes as views[1] has
     store,     // views[0] = dims, converted to its dtype (shape arithmetic)
@@ -60,8 +68,9 @@ struct Step {
   int32_t number = 0;
   std::vector<Place> places;
   std::vector<Index> dims;
-  Index extent, scratch;          // launch
-  int64_t grain = 1;
+  LaunchCode code;                // launch
+  std::vector<LaunchCode> variants;
+  Index extent;                   // loop
   std::vector<View> views;
   std::string symbol, text;
   std::vector<int64_t> attributes;
@@ -90,7 +99,7 @@ struct Program {
   std::vector<Symbol> symbols;         // tp_model.symbols: first those bound by inputs
   std::vector<ArenaBuffer> buffers;    // of all segments
   int32_t num_segments = 1;
-  std::vector<std::string> kernels;    // symbols of the launches' kernels
+  std::vector<std::string> kernels;    // symbols of the launches' kernels, variants included
   std::vector<std::string> sites;      // "node 12 Gather 'emb'"
   Steps steps;
 };

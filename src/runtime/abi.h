@@ -115,8 +115,9 @@ struct tp_model {
   int32_t (*program)(tp_run* run, int64_t* dims, char* const* inputs, const char* weights);
   const char* weights;            // nullptr when external
   int64_t weights_size;
-  const char* external_weights;   // file name beside model.so (.safetensors; the program's `weights` is its data,
-                                  // after the header), or nullptr
+  const char* external_weights;   // a .safetensors file, by its path from the folder of model.so or an absolute one;
+                                  // the program's `weights` is its data, after the header. nullptr: embedded
+  const char* external_header;    // the JSON header of that file, which names its contents by their hash
   const char* const* sites;       // "node 12 Gather 'emb'" for error reports, indexed by the site numbers below
   int32_t num_sites;
   const tp_device_part* device;   // nullptr: the model runs on the CPU
