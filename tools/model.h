@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,9 +30,11 @@ void write_tensor(const std::string& path, const Tensor& t);
 
 class LoadedModel {
  public:
+  // Called after every step of a run; see tripod_step.
+  using StepHook = std::function<void(const tripod_step&)>;
   // device: "cpu", "cuda" or "cuda:N"; empty: what the model was compiled for, the first GPU. Tensors are host memory
   // all the same: a model on a GPU copies them. Throws CompileError when it cannot be loaded.
-  explicit LoadedModel(const std::string& path, const std::string& device = "");
+  explicit LoadedModel(const std::string& path, const std::string& device = "", StepHook on_step = nullptr);
   ~LoadedModel();
   LoadedModel(const LoadedModel&) = delete;
 
@@ -48,7 +52,23 @@ class LoadedModel {
   const tripod_api* api_ = nullptr;
   tripod_context* context_ = nullptr;
   nlohmann::json manifest_;
+  StepHook on_step_;
   std::map<int32_t, std::vector<std::byte>> memory_;   // the allocator's, by output
+};
+
+// NAME=VALUE, as `run` and `bench` take dims. Throws CompileError.
+std::map<std::string, int64_t> parse_dims(const std::vector<std::string>& texts);
+
+// Sizes in a manifest, for the dims of one moment: numbers, or expressions over names as text.
+class SizeReader {
+ public:
+  // `values` belong to the manifest's "dims", in order.
+  SizeReader(const nlohmann::json& manifest, const int64_t* values);
+  std::optional<int64_t> read(const nlohmann::json& size) const;   // nothing: unknown, or it overflows
+  std::optional<std::vector<int64_t>> read_shape(const nlohmann::json& shape) const;
+
+ private:
+  std::map<std::string, int64_t> values_;
 };
 
 }  // namespace tripod::tools

@@ -19,16 +19,6 @@ struct RunOptions {
   std::vector<std::string> dims;
 };
 
-std::map<std::string, int64_t> dims_of(const std::vector<std::string>& texts) {
-  std::map<std::string, int64_t> r;
-  for (const std::string& t : texts) {
-    const size_t eq = t.rfind('=');
-    if (eq == std::string::npos) throw CompileError({}, "--dim wants NAME=VALUE, got \"" + t + "\"");
-    r[t.substr(0, eq)] = std::stoll(t.substr(eq + 1));
-  }
-  return r;
-}
-
 // input_0.pb or input_0.npy, and so on for every input of the model.
 std::vector<Tensor> read_inputs(const std::string& folder, size_t count, bool& npy) {
   std::vector<Tensor> all;
@@ -53,7 +43,7 @@ void run(const RunOptions& o) {
   LoadedModel model(o.model, o.device);
   if (o.threads > 0) model.set_threads(o.threads);
   bool npy = false;
-  const auto inputs = o.input_dir.empty() ? model.random_inputs(dims_of(o.dims), o.seed) : read_inputs(o.input_dir, model.manifest()["inputs"].size(), npy);
+  const auto inputs = o.input_dir.empty() ? model.random_inputs(parse_dims(o.dims), o.seed) : read_inputs(o.input_dir, model.manifest()["inputs"].size(), npy);
   const std::vector<Tensor> outputs = model.run(inputs);
   if (!o.output_dir.empty()) std::filesystem::create_directories(o.output_dir);
   for (size_t i = 0; i < outputs.size(); ++i) {

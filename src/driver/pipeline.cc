@@ -20,6 +20,7 @@
 #include "graph_opt/simplify.h"
 #include "host/emit.h"
 #include "host/plan.h"
+#include "loop/cost.h"
 #include "lower/lower.h"
 #include "onnx/import.h"
 #include "runtime/abi.h"
@@ -100,8 +101,11 @@ std::string schedule_all(const Session& s, std::vector<KernelEntry>& entries, cp
 }
 
 host::GroupKernel as_group_kernel(const KernelEntry& e) {
-  host::GroupKernel k{e.lowered.params, e.kernel.params, e.kernel.dims, {}};
+  host::GroupKernel k{e.lowered.params, e.kernel.params, e.kernel.dims, {}, {}};
   for (const cpu::Phase& p : e.kernel.phases) k.phases.push_back({p.symbol, p.extent, p.scratch, p.grain});
+  const loop::Cost cost = loop::cost_of(e.graph->sym(), e.lowered.function);
+  k.work = {e.kernel.function.rule, {}, cost.flops, cost.bytes};
+  for (const Site& o : e.lowered.function.origins) k.work.nodes.push_back(o.text());
   return k;
 }
 

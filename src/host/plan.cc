@@ -76,10 +76,13 @@ void Planner::plan_source(const Graph& g, const Node& n, Steps& steps) {
 // What a launch reads and writes, then one launch a phase.
 void Planner::plan_kernel(const Graph& g, const Group& group, Steps& steps) {
   const GroupKernel k = in_.compile(g, group);
+  const int32_t work = add_work(k.work);
   std::vector<Place> places;
+  std::vector<int32_t> results;
   for (size_t i = 0; i < k.params.size(); ++i) {
     const ValueId v = k.params[i];
     const bool result = std::find(group.outputs.begin(), group.outputs.end(), v) != group.outputs.end();
+    if (result) results.push_back(static_cast<int32_t>(i));
     if (result)
       places.push_back(make_result(g, v, steps));
     else if (g.is_constant(v))
@@ -102,8 +105,10 @@ void Planner::plan_kernel(const Graph& g, const Group& group, Steps& steps) {
     s.scratch = phase.scratch;
     s.grain = phase.grain;
     s.site = site(g.node(group.nodes[0]));
+    s.work = work;
     for (const Place& p : places) touch(p);
   }
+  for (int32_t i : results) note_result(steps.back(), i, g, k.params[i]);
 }
 
 void Planner::plan_read_dim(const Graph& g, const Node& n, Steps& steps) {
@@ -131,6 +136,8 @@ void Planner::finish_outputs(Steps& steps) {
     o.dims = g.type(v).shape;
     Step& s = add(steps, Step::copy);
     s.views = {{{Place::output, static_cast<int32_t>(i), 0}, g.type(v).dtype, g.type(v).shape}, from};
+    s.work = add_work(operator_work(g.producer(v), "copy", s.views));
+    note_result(s, 0, g, v);
     touch(from.place);
   }
 }
@@ -227,6 +234,25 @@ int32_t Planner::site(const Node& n) {
   auto it = std::find(sites.begin(), sites.end(), text);
   if (it == sites.end()) it = sites.insert(it, text);
   return static_cast<int32_t>(it - sites.begin());
+}
+
+int32_t Planner::add_work(Work work) {
+  p_.works.push_back(std::move(work));
+  return static_cast<int32_t>(p_.works.size()) - 1;
+}
+
+Work Planner::operator_work(const Node& n, const std::string& name, const std::vector<View>& views) const {
+  Work w{name, {}, {}, context_->constant(0)};
+  for (const Site& s : n.origins) w.nodes.push_back(s.text());
+  for (const View& v : views)
+    if (v.place.kind != Place::none) w.bytes = w.bytes + sym::ceildiv(sym::product(*context_, v.shape) * info(v.dtype).bits, 8);
+  return w;
+}
+
+void Planner::note_result(Step& s, int32_t buffer, const Graph& g, ValueId v) const {
+  if (&g != &m_.main()) return;
+  const graph::Type& t = g.type(v);
+  s.results.push_back({buffer, g.value(v).name, t.dtype, t.shape, t.order});
 }
 
 }  // namespace tripod::host

@@ -29,6 +29,7 @@ struct GroupKernel {
     int64_t grain = 1;
   };
   std::vector<Phase> phases;
+  Work work;
 };
 
 struct PlanInputs {
@@ -88,6 +89,10 @@ class Planner {
   void enter_segment(Steps& steps);
   int symbol(Index var) const;
   int32_t site(const graph::Node& n);
+  int32_t add_work(Work work);
+  Work operator_work(const graph::Node& n, const std::string& name, const std::vector<View>& views) const;
+  // Says that buffer `buffer` of step s holds v; values of sub-graphs, which have no one value, are left out.
+  void note_result(Step& s, int32_t buffer, const graph::Graph& g, graph::ValueId v) const;
 
   const graph::Module& m_;
   const PlanInputs& in_;
