@@ -9,7 +9,7 @@
 
 #include "base/diagnostic.h"
 #include "commands.h"
-#include "model.h"
+#include "driver/loaded_model.h"
 #include "roofline.h"
 
 namespace tripod::tools {
@@ -25,15 +25,18 @@ struct BenchOptions {
 };
 
 struct Spread {
-  double min = 0, low = 0, median = 0, high = 0, p90 = 0;   // low and high: quartiles
+  double min = 0, low = 0, median = 0, high = 0, p90 = 0;  // low and high: quartiles
   explicit Spread(std::vector<double> all) {
     std::sort(all.begin(), all.end());
-    const auto at = [&](double q) { return all.empty() ? 0 : all[static_cast<size_t>(q * static_cast<double>(all.size() - 1) + 0.5)]; };
+    const auto at = [&](double q) {
+      return all.empty() ? 0 : all[static_cast<size_t>(q * static_cast<double>(all.size() - 1) + 0.5)];
+    };
     min = at(0), low = at(0.25), median = at(0.5), high = at(0.75), p90 = at(0.9);
   }
 };
 
-std::vector<double> time_runs(LoadedModel& model, const std::vector<Tensor>& inputs, int runs, const std::function<void()>& after_run = nullptr) {
+std::vector<double> time_runs(LoadedModel& model, const std::vector<Tensor>& inputs, int runs,
+                              const std::function<void()>& after_run = nullptr) {
   auto outputs = model.run(inputs);
   if (after_run) after_run();
   std::vector<double> ms;
@@ -48,7 +51,7 @@ std::vector<double> time_runs(LoadedModel& model, const std::vector<Tensor>& inp
 
 // A fusion group (an entry of the manifest's "works"), whose launches count together.
 struct Row {
-  std::string kernel, rule;            // symbol of the last launch, or the operator
+  std::string kernel, rule;  // symbol of the last launch, or the operator
   std::vector<std::string> nodes;
   int64_t calls = 0;                   // of its last launch, in one run
   double ms = 0;                       // median over the runs of its time in one run
@@ -80,7 +83,7 @@ class Profile {
   std::vector<Row> rows() const {
     const nlohmann::json& m = *manifest_;
     const SizeReader sizes(m, dims_.data());
-    std::map<int64_t, Row> rows;                         // by work; steps without one by -1 - id
+    std::map<int64_t, Row> rows;  // by work; steps without one by -1 - id
     std::map<int64_t, std::vector<double>> runs;
     for (const auto& j : m["steps"]) {
       const auto found = steps_.find(j["id"].get<int32_t>());
@@ -125,11 +128,15 @@ struct Report {
   bool kernels = false;
   Roofline roofline;
   std::vector<Row> rows;
-  double hooked_ms = 0;   // median of a run with the hook
+  double hooked_ms = 0;  // median of a run with the hook
 };
 
 Json row_json(const Row& r, double total) {
-  Json j = {{"kernel", r.kernel}, {"rule", r.rule}, {"ms", r.ms}, {"share", total > 0 ? r.ms / total : 0}, {"calls", r.calls}};
+  Json j = {{"kernel", r.kernel},
+            {"rule", r.rule},
+            {"ms", r.ms},
+            {"share", total > 0 ? r.ms / total : 0},
+            {"calls", r.calls}};
   if (r.flops) j["flops"] = *r.flops;
   if (r.bytes) j["bytes"] = *r.bytes;
   if (r.flops && r.bytes && r.ms > 0) j["roofline"] = r.least_ms / r.ms;
@@ -139,10 +146,12 @@ Json row_json(const Row& r, double total) {
 
 void print_json(const Report& r) {
   const Spread s(r.ms);
-  Json j = {{"runs", r.ms.size()}, {"threads", r.threads}, {"min_ms", s.min}, {"low_quartile_ms", s.low}, {"median_ms", s.median}, {"high_quartile_ms", s.high}, {"p90_ms", s.p90}};
+  Json j = {{"runs", r.ms.size()},   {"threads", r.threads},       {"min_ms", s.min}, {"low_quartile_ms", s.low},
+            {"median_ms", s.median}, {"high_quartile_ms", s.high}, {"p90_ms", s.p90}};
   if (r.kernels) {
     j["peak_flops"] = r.roofline.flops;
-    for (const auto& [size, rate] : r.roofline.bandwidth) j["bandwidth"].push_back({{"bytes", size}, {"bytes_per_second", rate}});
+    for (const auto& [size, rate] : r.roofline.bandwidth)
+      j["bandwidth"].push_back({{"bytes", size}, {"bytes_per_second", rate}});
     j["profiled_ms"] = r.hooked_ms;
     j["kernels"] = Json::array();
     for (const Row& row : r.rows) j["kernels"].push_back(row_json(row, r.hooked_ms));
@@ -158,22 +167,27 @@ std::string nodes_text(const Row& r) {
 
 void print_text(const Report& r) {
   const Spread s(r.ms);
-  std::printf("%zu runs, %d thread%s: min %.4f ms, median %.4f ms, quartiles %.4f..%.4f ms, 90%% %.4f ms\n", r.ms.size(), r.threads, r.threads == 1 ? "" : "s", s.min, s.median, s.low, s.high, s.p90);
+  std::printf("%zu runs, %d thread%s: min %.4f ms, median %.4f ms, quartiles %.4f..%.4f ms, 90%% %.4f ms\n",
+              r.ms.size(), r.threads, r.threads == 1 ? "" : "s", s.min, s.median, s.low, s.high, s.p90);
   if (!r.kernels) return;
   std::printf("this machine: %.1f GFLOP/s; copies of", r.roofline.flops * 1e-9);
   for (const auto& [size, rate] : r.roofline.bandwidth)
-    size < (1 << 20) ? std::printf(" %ld KiB", size >> 10) : std::printf(" %ld MiB", size >> 20), std::printf(" %.1f GB/s%s", rate * 1e-9, size == r.roofline.bandwidth.back().first ? "\n" : ",");
-  std::printf("%10s %7s %6s %9s %8s %9s  kernel (rule)  # ONNX nodes\n", "ms", "share", "calls", "GFLOP/s", "GB/s", "roofline");
+    size < (1 << 20) ? std::printf(" %ld KiB", size >> 10) : std::printf(" %ld MiB", size >> 20),
+        std::printf(" %.1f GB/s%s", rate * 1e-9, size == r.roofline.bandwidth.back().first ? "\n" : ",");
+  std::printf("%10s %7s %6s %9s %8s %9s  kernel (rule)  # ONNX nodes\n", "ms", "share", "calls", "GFLOP/s", "GB/s",
+              "roofline");
   double sum = 0;
   for (const Row& row : r.rows) {
     sum += row.ms;
     std::printf("%10.4f %6.1f%% %6ld", row.ms, 100 * row.ms / r.hooked_ms, row.calls);
-    row.flops && row.ms > 0 ? std::printf(" %9.2f", *row.flops * 1e-6 / row.ms) : std::printf(" %9s", "-");
-    row.bytes && row.ms > 0 ? std::printf(" %8.2f", *row.bytes * 1e-6 / row.ms) : std::printf(" %8s", "-");
-    row.flops && row.bytes && row.ms > 0 ? std::printf(" %8.1f%%", 100 * row.least_ms / row.ms) : std::printf(" %9s", "-");
+    row.flops&& row.ms > 0 ? std::printf(" %9.2f", *row.flops * 1e-6 / row.ms) : std::printf(" %9s", "-");
+    row.bytes&& row.ms > 0 ? std::printf(" %8.2f", *row.bytes * 1e-6 / row.ms) : std::printf(" %8s", "-");
+    row.flops&& row.bytes&& row.ms > 0 ? std::printf(" %8.1f%%", 100 * row.least_ms / row.ms)
+                                       : std::printf(" %9s", "-");
     std::printf("  %s (%s)  # %s\n", row.kernel.c_str(), row.rule.c_str(), nodes_text(row).c_str());
   }
-  std::printf("%10.4f %6.1f%%  checks, arena, the host program, and the clock\n", std::max(0.0, r.hooked_ms - sum), 100 * std::max(0.0, r.hooked_ms - sum) / r.hooked_ms);
+  std::printf("%10.4f %6.1f%%  checks, arena, the host program, and the clock\n", std::max(0.0, r.hooked_ms - sum),
+              100 * std::max(0.0, r.hooked_ms - sum) / r.hooked_ms);
 }
 
 void bench(const BenchOptions& o) {
@@ -193,7 +207,7 @@ void bench(const BenchOptions& o) {
     r.rows = profile.rows();
     for (Row& row : r.rows)
       if (row.flops && row.bytes) {
-        const double calls = static_cast<double>(row.calls);   // a call's data may fit a cache that a run's does not
+        const double calls = static_cast<double>(row.calls);  // a call's data may fit a cache that a run's does not
         row.least_ms = 1e3 * calls * r.roofline.least_seconds(*row.flops / calls, *row.bytes / calls);
       }
   }
@@ -204,7 +218,8 @@ void bench(const BenchOptions& o) {
 
 void add_bench(CLI::App& app, int& code) {
   auto o = std::make_shared<BenchOptions>();
-  CLI::App* c = app.add_subcommand("bench", "time calls of a compiled model on random inputs, as a whole and by kernel");
+  CLI::App* c =
+      app.add_subcommand("bench", "time calls of a compiled model on random inputs, as a whole and by kernel");
   c->add_option("model", o->model, "the model.so")->required();
   c->add_option("--dim", o->dims, "NAME=VALUE for symbolic dims (default: the least that each allows)");
   c->add_option("--threads", o->threads, "threads of a call (default: one for each core)");
@@ -212,8 +227,9 @@ void add_bench(CLI::App& app, int& code) {
   c->add_option("--runs", o->runs, "calls that are timed")->check(CLI::PositiveNumber);
   c->add_flag("--total-only", o->total_only, "no table of kernels");
   c->add_flag("--json", o->json, "for programs");
-  c->footer("The share of the roofline is the least time in which this machine could do a kernel's arithmetic and move its\n"
-            "bytes once, both measured in the same run, divided by the time the kernel took.");
+  c->footer(
+      "The share of the roofline is the least time in which this machine could do a kernel's arithmetic and move its\n"
+      "bytes once, both measured in the same run, divided by the time the kernel took.");
   c->callback([o, &code] { code = guarded(o->model, [&] { bench(*o); }); });
 }
 

@@ -75,16 +75,17 @@ double peak_flops(int threads, bool avx512) {
 }
 
 double copy_bandwidth(int threads, int64_t bytes) {
-  const int64_t count = std::max<int64_t>(bytes / threads / 2 / 4 / 16, 1) * 16;   // floats a thread and side
+  const int64_t count = std::max<int64_t>(bytes / threads / 2 / 4 / 16, 1) * 16;  // floats a thread and side
   const int64_t times = std::max<int64_t>(1, int64_t{32'000'000} / (count * 8));
-  std::vector<std::vector<float>> memory(static_cast<size_t>(threads), std::vector<float>(static_cast<size_t>(2 * count + 32), 1.0f));
+  std::vector<std::vector<float>> memory(static_cast<size_t>(threads),
+                                         std::vector<float>(static_cast<size_t>(2 * count + 32), 1.0f));
   double best = 1e30;
   for (int round = 0; round < kRounds; ++round)
     best = std::min(best, timed(threads, [&](int t) {
-      float* start = memory[t].data();
-      start = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(start) + 63) / 64 * 64);
-      copy(start, start + count, count, times);
-    }));
+                      float* start = memory[t].data();
+                      start = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(start) + 63) / 64 * 64);
+                      copy(start, start + count, count, times);
+                    }));
   return 8.0 * static_cast<double>(count * times) * threads / best;
 }
 

@@ -8,8 +8,8 @@
 namespace tripod::tools {
 
 struct Roofline {
-  double flops = 0;                                  // a second, f32 fma of all threads together
-  std::vector<std::pair<int64_t, double>> bandwidth; // working set in bytes -> bytes a second, sizes growing
+  double flops = 0;                                   // a second, f32 fma of all threads together
+  std::vector<std::pair<int64_t, double>> bandwidth;  // working set in bytes -> bytes a second, sizes growing
   // Of data of this size: in a cache where it fits into one.
   double bandwidth_of(double bytes) const;
   // The least time in which this work could be done, in seconds.

@@ -8,12 +8,27 @@ namespace tripod::codegen {
 using loop::LoopKind;
 using loop::StmtKind;
 
-KernelInfo emit_kernel(llvm::Module& module, const loop::Function& f, const std::string& symbol, sym::Context& context) {
-  return KernelEmitter(module, f, context).run(symbol);
+KernelInfo emit_kernel(llvm::Module& module, const loop::Function& f, const std::string& symbol, sym::Context& context,
+                       llvm::DIBuilder& debug) {
+  return KernelEmitter(module, f, context, debug).run(symbol);
 }
 
-KernelEmitter::KernelEmitter(llvm::Module& module, const loop::Function& f, sym::Context& context)
-    : module_(module), f_(f), sym_(context), b_(module.getContext()), index_(b_) {}
+KernelEmitter::KernelEmitter(llvm::Module& module, const loop::Function& f, sym::Context& context, llvm::DIBuilder& debug)
+    : module_(module), f_(f), sym_(context), b_(module.getContext()), index_(b_), debug_(debug) {}
+
+// The body's entry in the debug information: its source is SYMBOL.loop, which `tripod inspect --kernel SYMBOL --source`
+// prints, and its name says which ONNX nodes it computes.
+void KernelEmitter::describe(const std::string& symbol) {
+  loop::text(f_, lines_);
+  std::string name = symbol;
+  for (const Site& s : f_.origins) name += (&s == &f_.origins[0] ? ": " : ", ") + s.text();
+  llvm::DIFile* file = debug_.createFile(symbol + ".loop", "tripod");
+  llvm::DISubprogram* p = debug_.createFunction(file, name, function_->getName(), file, 1,
+                                                debug_.createSubroutineType(debug_.getOrCreateTypeArray({})), 1, llvm::DINode::FlagZero,
+                                                llvm::DISubprogram::SPFlagDefinition | llvm::DISubprogram::SPFlagLocalToUnit | llvm::DISubprogram::SPFlagOptimized);
+  function_->setSubprogram(p);
+  b_.SetCurrentDebugLocation(llvm::DILocation::get(b_.getContext(), 1, 0, p));
+}
 
 // void symbol(const uint64_t* args, int64_t begin, int64_t end, void* scratch): loads its arguments and calls the
 // body, whose pointer parameters are noalias (an alias fact needs a parameter).
@@ -42,6 +57,7 @@ KernelInfo KernelEmitter::run(const std::string& symbol) {
     index_.bind(d, function_->getArg(k++));
   }
   args_ = function_->getArg(k++), begin_ = function_->getArg(k++), end_ = function_->getArg(k++), scratch_ = function_->getArg(k);
+  describe(symbol);
   info_.symbol = symbol;
   info_.parallel_extent = sym_.constant(1);
   info_.scratch_bytes = scratch_offset_ = scratch_bytes_ = sym_.constant(0);
@@ -50,6 +66,7 @@ KernelInfo KernelEmitter::run(const std::string& symbol) {
   b_.SetInsertPoint(entry_);
   b_.CreateBr(start);
   info_.scratch_bytes = scratch_bytes_;
+  b_.SetCurrentDebugLocation(llvm::DebugLoc());
 
   auto* outer = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), {ptr, i64, i64, ptr}, false),
                                        llvm::GlobalValue::ExternalLinkage, symbol, module_);
@@ -67,6 +84,9 @@ KernelInfo KernelEmitter::run(const std::string& symbol) {
 }
 
 void KernelEmitter::emit(const loop::Stmt& s) {
+  // Statements that substitution has made are not in the table: they stay on the line of what is around them.
+  if (const auto line = lines_.find(s.get()); line != lines_.end())
+    b_.SetCurrentDebugLocation(llvm::DILocation::get(b_.getContext(), static_cast<unsigned>(line->second), 0, function_->getSubprogram()));
   switch (s->kind) {
     case StmtKind::seq:
       for (const loop::Stmt& t : s->body) emit(t);

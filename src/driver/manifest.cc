@@ -63,6 +63,7 @@ std::string make_manifest(const Options& o, const graph::Module& m, const host::
   j["model"] = m.name;
   j["target"] = o.target;
   j["cpu"] = o.cpu;
+  if (!o.aliases.empty()) j["aliases"] = o.aliases;
   j["inputs"] = io_list(p.inputs);
   j["outputs"] = io_list(p.outputs);
   for (const host::Symbol& s : p.symbols)

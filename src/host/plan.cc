@@ -126,20 +126,36 @@ void Planner::plan_read_dim(const Graph& g, const Node& n, Steps& steps) {
 
 void Planner::finish_outputs(Steps& steps) {
   const Graph& g = m_.main();
+  std::vector<size_t> missing, aliased;
   for (size_t i = 0; i < g.outputs().size(); ++i) {
-    const ValueId v = g.outputs()[i];
-    const bool done = places_.count({&g, v}) && places_[{&g, v}].kind == Place::output && places_[{&g, v}].index == static_cast<int32_t>(i);
-    if (done) continue;
-    const View from = view(g, v);
-    Step& o = add(steps, Step::output);
-    o.number = static_cast<int32_t>(i);
-    o.dims = g.type(v).shape;
-    Step& s = add(steps, Step::copy);
-    s.views = {{{Place::output, static_cast<int32_t>(i), 0}, g.type(v).dtype, g.type(v).shape}, from};
-    s.work = add_work(operator_work(g.producer(v), "copy", s.views));
-    note_result(s, 0, g, v);
-    touch(from.place);
+    const auto at = places_.find({&g, g.outputs()[i]});
+    const bool done = at != places_.end() && at->second.kind == Place::output && at->second.index == static_cast<int32_t>(i);
+    if (!done) (in_.aliased_outputs.count(g.output_names()[i]) ? aliased : missing).push_back(i);
   }
+  // Outputs that may lie on an input come last, and an input that is to become one of them is saved first.
+  std::map<size_t, View> sources;
+  for (size_t i : missing) write_output(i, view(g, g.outputs()[i]), steps);
+  for (size_t i : aliased) {
+    const View from = view(g, g.outputs()[i]);
+    View& source = sources[i] = from;
+    if (from.place.kind != Place::input) continue;
+    source.place = arena_for(g, g.outputs()[i]);
+    copy(source, from, steps);
+  }
+  for (size_t i : aliased) write_output(i, sources[i], steps);
+}
+
+void Planner::write_output(size_t i, const View& from, Steps& steps) {
+  const Graph& g = m_.main();
+  const ValueId v = g.outputs()[i];
+  Step& o = add(steps, Step::output);
+  o.number = static_cast<int32_t>(i);
+  o.dims = g.type(v).shape;
+  Step& s = add(steps, Step::copy);
+  s.views = {{{Place::output, static_cast<int32_t>(i), 0}, g.type(v).dtype, g.type(v).shape}, from};
+  s.work = add_work(operator_work(g.producer(v), "copy", s.views));
+  note_result(s, 0, g, v);
+  touch(from.place);
 }
 
 // Requirements whose symbols are all known by now.
@@ -192,7 +208,7 @@ Place Planner::make_result(const Graph& g, ValueId v, Steps& steps) {
   Place p;
   const auto& outputs = m_.main().outputs();
   const auto output = &g == &m_.main() ? std::find(outputs.begin(), outputs.end(), v) : outputs.end();
-  if (output != outputs.end()) {
+  if (output != outputs.end() && !in_.aliased_outputs.count(m_.main().output_names()[static_cast<size_t>(output - outputs.begin())])) {
     p = {Place::output, static_cast<int32_t>(output - outputs.begin()), 0};
     Step& s = add(steps, Step::output);
     s.number = p.index;

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -36,6 +37,8 @@ struct PlanInputs {
   std::function<graph::Groups(const graph::Graph&)> fuse;
   std::function<GroupKernel(const graph::Graph&, const graph::Group&)> compile;
   std::vector<std::string>* sites;
+  // Outputs whose memory may be an input's: written when everything has been read.
+  std::set<std::string> aliased_outputs;
 };
 
 class Planner {
@@ -53,6 +56,7 @@ class Planner {
   void plan_kernel(const graph::Graph& g, const graph::Group& group, Steps& steps);
   void plan_read_dim(const graph::Graph& g, const graph::Node& n, Steps& steps);
   void finish_outputs(Steps& steps);
+  void write_output(size_t i, const View& from, Steps& steps);
   void require_known(Steps& steps);
 
   // runtime operators (plan_runtime.cc)

@@ -9,16 +9,32 @@ namespace {
 int64_t arithmetic(const ExprNode& e) {
   if (e.dtype == DType::b1) return 0;
   switch (e.op) {
-    case Op::add: case Op::sub: case Op::mul: case Op::div: case Op::rem: case Op::min: case Op::max: case Op::neg:
-    case Op::abs: case Op::sqrt: case Op::floor: case Op::ceil: case Op::trunc: case Op::rint: return 1;
-    case Op::fma: return 2;
-    default: return is_math(e.op) ? 1 : 0;
+    case Op::add:
+    case Op::sub:
+    case Op::mul:
+    case Op::div:
+    case Op::rem:
+    case Op::min:
+    case Op::max:
+    case Op::neg:
+    case Op::abs:
+    case Op::sqrt:
+    case Op::floor:
+    case Op::ceil:
+    case Op::trunc:
+    case Op::rint:
+      return 1;
+    case Op::fma:
+      return 2;
+    default:
+      return is_math(e.op) ? 1 : 0;
   }
 }
 
 class Counter {
  public:
-  Counter(sym::Context& c, const Function& f) : c_(c), f_(f), flops_(c.constant(0)), accesses_(f.params.size(), c.constant(0)) {}
+  Counter(sym::Context& c, const Function& f)
+      : c_(c), f_(f), flops_(c.constant(0)), accesses_(f.params.size(), c.constant(0)) {}
 
   Cost run() {
     walk(f_.body, c_.constant(1));
@@ -36,15 +52,20 @@ class Counter {
     switch (s->kind) {
       case StmtKind::block:
         for (const Iter& i : s->iters) times = times * i.extent;
-        break;   // `init` is not counted: one store an element, and no arithmetic
-      case StmtKind::loop: times = times * s->extent; break;
+        break;  // `init` is not counted: one store an element, and no arithmetic
+      case StmtKind::loop:
+        times = times * s->extent;
+        break;
       case StmtKind::store:
         access(s->buffer, times);
         count(s->value, times);
         break;
       case StmtKind::let:
-      case StmtKind::branch: count(s->value, times); break;
-      default: break;
+      case StmtKind::branch:
+        count(s->value, times);
+        break;
+      default:
+        break;
     }
     for (const Stmt& t : s->body) walk(t, times);
   }

@@ -8,8 +8,8 @@
 namespace tripod::loop {
 
 struct Cost {
-  Index flops;   // additions, multiplications, ... of floats and integers, an fma counting two, a math function one
-  Index bytes;   // of each parameter its size, or the accesses to it where those are fewer (gathers, slices)
+  Index flops;  // additions, multiplications, ... of floats and integers, an fma counting two, a math function one
+  Index bytes;  // of each parameter its size, or the accesses to it where those are fewer (gathers, slices)
 };
 
 Cost cost_of(sym::Context& c, const Function& compute_form);

@@ -1,4 +1,5 @@
 """What the checks of the command line share: small models, the compiler, a counter of checks."""
+
 from __future__ import annotations
 
 import subprocess
@@ -14,13 +15,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from harness import COMPILER, ROOT  # noqa: E402,F401
 
 
-def model(nodes: Sequence[onnx.NodeProto], inputs: dict[str, Sequence[Any]], outputs: Sequence[str],
-          weights: dict[str, np.ndarray] | None = None, opset: int = 17) -> onnx.ModelProto:
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: dict[str, Sequence[Any]],
+    outputs: Sequence[str],
+    weights: dict[str, np.ndarray] | None = None,
+    opset: int = 17,
+) -> onnx.ModelProto:
     """A model of f32 inputs with these dims (names are free), whose outputs are f32 of any shape."""
     graph = helper.make_graph(
-        list(nodes), "g", [helper.make_tensor_value_info(n, TensorProto.FLOAT, d) for n, d in inputs.items()],
+        list(nodes),
+        "g",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, d) for n, d in inputs.items()],
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
-        [numpy_helper.from_array(a, n) for n, a in (weights or {}).items()])
+        [numpy_helper.from_array(a, n) for n, a in (weights or {}).items()],
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
@@ -30,13 +39,18 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
 
 def perceptron() -> onnx.ModelProto:
     """y = softmax(relu(x w + b) v), rows free."""
-    return model([helper.make_node("MatMul", ["x", "w"], ["xw"], name="first"),
-                  helper.make_node("Add", ["xw", "b"], ["xwb"], name="bias"),
-                  helper.make_node("Relu", ["xwb"], ["h"], name="act"),
-                  helper.make_node("MatMul", ["h", "v"], ["hv"], name="second"),
-                  helper.make_node("Softmax", ["hv"], ["y"], name="prob", axis=-1)],
-                 {"x": ["N", 24]}, ["y"],
-                 {"w": random(24, 32), "b": random(32, seed=1), "v": random(32, 10, seed=2)})
+    return model(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["xw"], name="first"),
+            helper.make_node("Add", ["xw", "b"], ["xwb"], name="bias"),
+            helper.make_node("Relu", ["xwb"], ["h"], name="act"),
+            helper.make_node("MatMul", ["h", "v"], ["hv"], name="second"),
+            helper.make_node("Softmax", ["hv"], ["y"], name="prob", axis=-1),
+        ],
+        {"x": ["N", 24]},
+        ["y"],
+        {"w": random(24, 32), "b": random(32, seed=1), "v": random(32, 10, seed=2)},
+    )
 
 
 def tripod(*args: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-#include "model.h"
+#include "driver/loaded_model.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -12,7 +12,7 @@
 #include "onnx/tensor_file.h"
 #include "sym/expr.h"
 
-namespace tripod::tools {
+namespace tripod {
 
 int64_t Tensor::count() const {
   int64_t n = 1;
@@ -197,6 +197,18 @@ void LoadedModel::run_into(const std::vector<Tensor>& inputs, std::vector<Tensor
   call(inputs, out);
 }
 
+std::vector<Tensor> read_inputs(const std::string& folder, size_t count, bool* npy) {
+  std::vector<Tensor> all;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string base = folder + "/input_" + std::to_string(i);
+    const bool is_npy = std::filesystem::exists(base + ".npy");
+    if (!is_npy && !std::filesystem::exists(base + ".pb")) throw CompileError({}, "neither " + base + ".pb nor .npy is there: the model has " + std::to_string(count) + " inputs");
+    all.push_back(is_npy ? read_npy(base + ".npy") : read_tensor(base + ".pb"));
+    if (npy) *npy = is_npy;
+  }
+  return all;
+}
+
 std::map<std::string, int64_t> parse_dims(const std::vector<std::string>& texts) {
   std::map<std::string, int64_t> dims;
   for (const std::string& t : texts) {
@@ -245,4 +257,4 @@ std::optional<std::vector<int64_t>> SizeReader::read_shape(const nlohmann::json&
   return dims;
 }
 
-}  // namespace tripod::tools
+}  // namespace tripod

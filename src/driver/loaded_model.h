@@ -1,4 +1,4 @@
-// A model.so opened by the command line: its manifest, and calls with tensors that own their memory.
+// A model.so opened by the tools: its manifest, and calls with tensors that own their memory.
 #pragma once
 
 #include <tripod/model.h>
@@ -13,7 +13,7 @@
 
 #include "base/dtype.h"
 
-namespace tripod::tools {
+namespace tripod {
 
 struct Tensor {
   DType dtype = DType::f32;
@@ -27,6 +27,8 @@ Tensor read_npy(const std::string& path);
 Tensor read_tensor(const std::string& path);
 void write_npy(const std::string& path, const Tensor& t);
 void write_tensor(const std::string& path, const Tensor& t);
+// input_0.pb or input_0.npy, and so on for every input of a model; *npy (may be null): the last one was a .npy.
+std::vector<Tensor> read_inputs(const std::string& folder, size_t count, bool* npy = nullptr);
 
 class LoadedModel {
  public:
@@ -71,4 +73,4 @@ class SizeReader {
   std::map<std::string, int64_t> values_;
 };
 
-}  // namespace tripod::tools
+}  // namespace tripod
