@@ -83,8 +83,18 @@ KernelInfo KernelEmitter::run(const std::string& symbol) {
   return info_;
 }
 
+// Gives a substituted statement and what is in it the lines of the original.
+void KernelEmitter::copy_lines(const loop::Stmt& from, const loop::Stmt& to) {
+  if (from.get() == to.get() || from->kind != to->kind || from->body.size() != to->body.size()) return;
+  if (const auto line = lines_.find(from.get()); line != lines_.end()) {
+    const int number = line->second;
+    lines_[to.get()] = number;
+  }
+  for (size_t i = 0; i < from->body.size(); ++i) copy_lines(from->body[i], to->body[i]);
+}
+
 void KernelEmitter::emit(const loop::Stmt& s) {
-  // Statements that substitution has made are not in the table: they stay on the line of what is around them.
+  // A statement that is not in the table stays on the line of what is around it.
   if (const auto line = lines_.find(s.get()); line != lines_.end())
     b_.SetCurrentDebugLocation(llvm::DILocation::get(b_.getContext(), static_cast<unsigned>(line->second), 0, function_->getSubprogram()));
   switch (s->kind) {
@@ -156,7 +166,9 @@ void KernelEmitter::emit_loop(const loop::StmtNode& s) {
         index_.bind(s.var, b_.getInt64(i));
         values_.clear();
         // Constants go into the expressions too, so that addresses into register tiles are constants.
-        emit(loop::substitute(s.body[0], {{s.var, sym_.constant(i)}}));
+        const loop::Stmt body = loop::substitute(s.body[0], {{s.var, sym_.constant(i)}});
+        copy_lines(s.body[0], body);
+        emit(body);
       }
       values_.clear();
       index_.unbind(s.var);

@@ -59,6 +59,7 @@ class KernelEmitter {
   // statements (llvm_kernel.cc)
   void emit(const loop::Stmt& s);
   void describe(const std::string& symbol);
+  void copy_lines(const loop::Stmt& from, const loop::Stmt& to);
   void emit_loop(const loop::StmtNode& s);
   void emit_counted(sym::Expr var, llvm::Value* begin, llvm::Value* end, const loop::Stmt& body);
   void emit_vector(const loop::StmtNode& s);

@@ -46,12 +46,12 @@ LlvmUnit::LlvmUnit(std::string_view name, const CpuTarget& target) : impl_(std::
   impl_->module->setTargetTriple(triple);
   impl_->module->setDataLayout(impl_->machine->createDataLayout());
   impl_->module->setPICLevel(llvm::PICLevel::BigPIC);
-  // Line tables only: sections that nobody maps until a debugger or profiler asks.
+  // Functions and line tables: sections that nobody maps until a debugger or profiler asks.
   impl_->module->addModuleFlag(llvm::Module::Warning, "Debug Info Version", llvm::DEBUG_METADATA_VERSION);
   impl_->module->addModuleFlag(llvm::Module::Warning, "Dwarf Version", 4);
   impl_->debug = std::make_unique<llvm::DIBuilder>(*impl_->module);
   impl_->debug->createCompileUnit(llvm::dwarf::DW_LANG_C, impl_->debug->createFile("model", "tripod"), "tripod", true, "", 0, "",
-                                  llvm::DICompileUnit::LineTablesOnly);
+                                  llvm::DICompileUnit::FullDebug);
 }
 
 LlvmUnit::~LlvmUnit() = default;

@@ -121,10 +121,12 @@ def check_source(c: Checks, folder: Path) -> None:
     c.check(f'name: "{name}.loop"' in lines, "debug information: the file of a kernel", lines[:1000])
     info = subprocess.run([dump, "--debug-info", so], capture_output=True, text=True).stdout
     c.check(f"{name}: node 0 MatMul 'first'" in info, "debug information: the ONNX nodes", info[:1000])
-    table = lines[lines.index(f'name: "{name}.loop"') :].split("debug_line[")[0]
-    numbers = {int(m[1]) for m in re.finditer(r"^0x[0-9a-f]{16}\s+(\d+)", table, re.M)}
+    file = re.search(rf'file_names\[\s*(\d+)\]:\s+name: "{re.escape(name)}\.loop"', lines)
+    rows = re.findall(r"^0x[0-9a-f]{16}\s+(\d+)\s+\d+\s+(\d+)\s", lines, re.M)
+    numbers = {int(line) for line, of in rows if file and of == file[1]}
     text = loops.splitlines()
-    c.check(numbers and max(numbers) <= max(len(text), 1) or len(kernels) > 1, "debug information: lines", numbers)
+    c.check(0 < max(numbers, default=0) <= len(text), "debug information: lines of the kernel", numbers)
+    c.check(any("fma(" in text[n - 1] for n in numbers if n), "debug information: the line of the fma", sorted(numbers))
 
 
 def check_help(c: Checks) -> None:
