@@ -35,7 +35,7 @@ struct Observed {
 
 class Observer {
  public:
-  explicit Observer(const std::string& path) : model_(path, [this](const tripod_step& s) { see(s); }) {
+  explicit Observer(const std::string& path) : model_(path, "", [this](const tripod_step& s) { see(s); }) {
     for (const auto& s : model_.manifest()["steps"])
       if (s.contains("results")) steps_[s["id"].get<int32_t>()] = &s;
   }
