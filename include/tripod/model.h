@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define TRIPOD_API_VERSION 1
+#define TRIPOD_API_VERSION 2
 #define TRIPOD_MAX_RANK 16
 
 /* The values equal tripod::DType. Sub-byte types hold two elements a byte, low nibble first. */
@@ -68,6 +68,20 @@ typedef struct tripod_value {
 typedef void* (*tripod_allocator)(void* user, int32_t output, size_t bytes, tripod_dtype dtype, int32_t rank,
                                   const int64_t* shape);
 
+/* One step of a run, for tools that time a model or look at its intermediate values: a kernel, an operator or a copy.
+ * `number` is the "id" of an entry of the manifest's "steps", which says what the buffers are. All of it is valid
+ * during the hook only; the buffers must not be written. */
+typedef struct tripod_step {
+  int32_t number;
+  int32_t num_buffers;
+  const void* const* buffers;
+  const int64_t* dims;    /* the values of the manifest's "dims" at this moment */
+  int64_t nanoseconds;    /* that the step took */
+} tripod_step;
+
+/* Called after each step, on the thread that called run. It must not call the model. */
+typedef void (*tripod_step_hook)(void* user, const tripod_step* step);
+
 /* A model compiled for a GPU wants device TRIPOD_CUDA (without options: GPU 0, the default stream), one for the CPU
  * TRIPOD_CPU. On a GPU:
  * - All work goes to `stream`, of the device's primary context (the one of the CUDA runtime and of torch). The stream
@@ -87,6 +101,8 @@ typedef struct tripod_context_options {
   void* stream;           /* CUDA stream (CUstream, cudaStream_t) of the caller, NULL: the default one */
   tripod_allocator allocator;
   void* allocator_user;
+  tripod_step_hook step_hook; /* NULL: nobody listens, and steps are not timed */
+  void* step_user;
 } tripod_context_options;
 
 typedef struct tripod_context tripod_context;

@@ -16,7 +16,7 @@ from typing import Any, Callable, Sequence
 import ml_dtypes
 import numpy as np
 
-API_VERSION = 1
+API_VERSION = 2
 
 # In the order of enum tripod_dtype.
 DTYPES: list[np.dtype] = [np.dtype(t) for t in (
@@ -60,7 +60,8 @@ ALLOCATOR = ct.CFUNCTYPE(ct.c_void_p, ct.c_void_p, ct.c_int32, ct.c_size_t, ct.c
 
 class ContextOptions(ct.Structure):
     _fields_ = [("version", ct.c_uint32), ("device", ct.c_int32), ("device_id", ct.c_int32), ("stream", ct.c_void_p),
-                ("allocator", ALLOCATOR), ("allocator_user", ct.c_void_p)]
+                ("allocator", ALLOCATOR), ("allocator_user", ct.c_void_p), ("step_hook", ct.c_void_p),
+                ("step_user", ct.c_void_p)]
 
 
 class Api(ct.Structure):
@@ -185,7 +186,7 @@ class Model:
         self._context = ct.c_void_p()
         if device is None:
             device = "cuda" if self.describe().get("target") == "cuda" else "cpu"
-        options = ContextOptions(API_VERSION, *parse_device(device), stream, self._allocator, None)
+        options = ContextOptions(API_VERSION, *parse_device(device), stream, self._allocator, None, None, None)
         if threads is not None:
             self._check(self._api.set_num_threads(threads))
         self._check(self._api.create_context(ct.byref(options), ct.byref(self._context)))

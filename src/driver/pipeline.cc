@@ -13,15 +13,18 @@
 
 #include "backends/cpu/evaluator.h"
 #include "backends/cpu/kernel.h"
+#include "driver/explain.h"
 #include "driver/link.h"
 #include "driver/manifest.h"
 #include "driver/session.h"
+#include "driver/temporary_folder.h"
 #include "driver/weights_file.h"
 #include "graph_opt/fuse.h"
 #include "graph_opt/layout.h"
 #include "graph_opt/simplify.h"
 #include "host/emit.h"
 #include "host/plan.h"
+#include "loop/cost.h"
 #include "lower/lower.h"
 #include "onnx/import.h"
 #include "runtime/abi.h"
@@ -29,14 +32,6 @@
 
 namespace tripod {
 namespace {
-
-// A kernel group on its way from compute form to code.
-struct KernelEntry {
-  const graph::Graph* graph;
-  const graph::Group* group;
-  lower::Lowered lowered;
-  cpu::Kernel kernel;
-};
 
 // The groups of every graph of the module, by its number.
 using ModuleGroups = std::vector<graph::Groups>;
@@ -58,13 +53,32 @@ void check(const Session& s, const graph::Module& m, const std::string& phase) {
   if (!problems.empty()) internal_error(__FILE__, __LINE__, "after " + phase + ": " + problems[0]);
 }
 
-void simplify(Session& s, graph::Module& m) {
+graph_opt::SimplifyResult simplify(Session& s, graph::Module& m, const CompileHooks& hooks) {
   cpu::Evaluator evaluator;
   graph_opt::SimplifyOptions options;
   options.evaluator = &evaluator;
   options.opt_limit = s.options().opt_limit;
-  options.after_pass = [&](const std::string& pass, const graph::Module& now) { s.print(pass, [&] { return graph::text(now); }); };
-  graph_opt::simplify(m, options);
+  options.after_pass = [&](const std::string& pass, const graph::Module& now) { if (s.wants(pass)) s.print(pass, [&] { return graph::text(now); }); };
+  options.extra_passes = hooks.extra_passes;
+  return graph_opt::simplify(m, options);
+}
+
+// --alias: both must be there, of one type.
+void check_aliases(const Options& o, const graph::Graph& g) {
+  Diagnostics d;
+  for (const auto& [output, input] : o.aliases) {
+    const graph::Type *to = nullptr, *from = nullptr;
+    for (size_t i = 0; i < g.outputs().size(); ++i)
+      if (g.output_names()[i] == output) to = &g.type(g.outputs()[i]);
+    for (const graph::ValueId v : g.inputs())
+      if (g.value(v).name == input) from = &g.type(v);
+    const std::string option = "--alias " + output + "=" + input + ": ";
+    if (!to) d.error({}, option + "the model has no output \"" + output + "\"");
+    if (!from) d.error({}, option + "the model has no input \"" + input + "\"");
+    if (to && from && (to->dtype != from->dtype || to->rank() != from->rank()))
+      d.error({}, option + "the output is " + graph::text(*to) + ", the input " + graph::text(*from));
+  }
+  d.stop_if_errors();
 }
 
 ModuleGroups fuse(const graph::Module& m) {
@@ -82,36 +96,35 @@ std::vector<KernelEntry> lower_all(const graph::Module& m, const ModuleGroups& g
   return entries;
 }
 
-std::string explain(const cpu::Kernel& k, const std::vector<std::string>& refusals) {
-  std::string text = fmt::format("{}  rule {}\n", k.phases.empty() ? k.function.name : k.phases.back().code.symbol, k.function.rule);
-  for (const Site& o : k.function.origins) text += "    " + o.text() + "\n";
-  for (const std::string& r : refusals) text += "    not " + r + "\n";
-  return text;
-}
+// Why rules did not apply, by the symbol of the kernel's last phase.
+using Refusals = std::map<std::string, std::vector<std::string>>;
 
-std::string schedule_all(const Session& s, std::vector<KernelEntry>& entries, cpu::KernelCompiler& compiler) {
-  std::string explanation;
+Refusals schedule_all(const Session& s, std::vector<KernelEntry>& entries, cpu::KernelCompiler& compiler) {
+  Refusals all;
   for (KernelEntry& e : entries) {
     s.print("lower", [&] { return loop::text(e.lowered.function); });
     std::vector<std::string> refusals;
     e.kernel = compiler.add(e.lowered.function, &refusals);
-    explanation += explain(e.kernel, refusals);
+    if (!e.kernel.phases.empty()) all[e.kernel.phases.back().code.symbol] = std::move(refusals);
     s.print("schedule", [&] { return loop::text(e.kernel.function); });
   }
-  return explanation;
+  return all;
 }
 
 host::GroupKernel as_group_kernel(const KernelEntry& e) {
-  host::GroupKernel k{e.lowered.params, e.kernel.params, e.kernel.dims, {}};
+  host::GroupKernel k{e.lowered.params, e.kernel.params, e.kernel.dims, {}, {}};
   const auto code = [](const cpu::Phase::Code& c) { return host::GroupKernel::Phase::Code{c.features, c.symbol, c.extent, c.scratch, c.grain}; };
   for (const cpu::Phase& p : e.kernel.phases) {
     k.phases.push_back({code(p.code), {}});
     for (const cpu::Phase::Code& v : p.variants) k.phases.back().variants.push_back(code(v));
   }
+  const loop::Cost cost = loop::cost_of(e.graph->sym(), e.lowered.function);
+  k.work = {e.kernel.function.rule, {}, cost.flops, cost.bytes};
+  for (const Site& o : e.lowered.function.origins) k.work.nodes.push_back(o.text());
   return k;
 }
 
-host::Program plan(const graph::Module& m, const ModuleGroups& groups, const std::vector<KernelEntry>& entries,
+host::Program plan(const Session& s, const graph::Module& m, const ModuleGroups& groups, const std::vector<KernelEntry>& entries,
                    std::vector<std::string>& sites, host::Weights& weights) {
   std::map<const graph::Graph*, const graph::Groups*> groups_of;
   for (int32_t i = 0; i < m.num_graphs(); ++i) groups_of[&m.graph(i)] = &groups[i];
@@ -125,26 +138,9 @@ host::Program plan(const graph::Module& m, const ModuleGroups& groups, const std
     internal_error(__FILE__, __LINE__, "a group has no kernel");
   };
   in.sites = &sites;
+  for (const auto& [output, input] : s.options().aliases) in.aliased_outputs.insert(output);
   return host::Planner(m, in, weights).run();
 }
-
-// Files that a compile writes on the way; removed whatever happens.
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / ("tripod-" + std::to_string(getpid()) + "-XXXXXX")) {
-    std::string s = path_.string();
-    if (!mkdtemp(s.data())) throw CompileError({}, "cannot make a temporary folder in " + path_.parent_path().string());
-    path_ = s;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 void write_file(const std::string& path, const void* data, size_t size) {
   std::FILE* f = std::fopen(path.c_str(), "wb");
@@ -235,25 +231,35 @@ void package(const Options& o, Units& units, const host::Weights& weights, const
 
 }  // namespace
 
-CompileReport compile(const Options& o) {
+CompileReport compile(const Options& o, const CompileHooks& hooks) {
   Session s(o);
+  PhaseView view;
   const std::filesystem::path folder = std::filesystem::path(o.output).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder)) throw CompileError({}, "cannot write " + o.output + ": there is no folder " + folder.string());
   const std::vector<cpu::CpuTarget> targets = cpu::parse_targets(o.cpu);
+  const auto reached = [&](const std::string& phase) {
+    view.phase = phase;
+    if (hooks.after_phase) hooks.after_phase(view);
+  };
   const auto after = [&](const std::string& phase, const graph::Module& m) {
     check(s, m, phase);
-    s.print(phase, [&] { return graph::text(m); });
+    reached(phase);
+    s.show(phase, m);
     s.stop_here(phase);
   };
 
   std::unique_ptr<graph::Module> m = s.run("import", [&] { return import(o); });
+  view.module = m.get();
+  check_aliases(o, m->main());
   after("import", *m);
-  s.run("simplify", [&] { simplify(s, *m); });
+  const std::vector<std::string> all_nodes = node_names(*m);
+  view.simplified = s.run("simplify", [&] { return simplify(s, *m, hooks); });
   after("simplify", *m);
   ModuleGroups groups = s.run("fuse", [&] { return fuse(*m); });
   s.run("layout", [&] {
     for (int32_t i = 0; i < m->num_graphs(); ++i) graph_opt::assign_layouts(m->graph(i), groups[i]);
   });
+  view.groups = &groups;
   after("layout", *m);
 
   std::vector<std::string> sites;
@@ -262,10 +268,13 @@ CompileReport compile(const Options& o) {
   for (size_t i = 0; i < units.size(); ++i) compiled.push_back({targets[i], &units[i]});
   cpu::KernelCompiler compiler(m->sym(), compiled);
   std::vector<KernelEntry> kernels = s.run("lower", [&] { return lower_all(*m, groups, sites); });
-  const std::string explanation = s.run("schedule", [&] { return schedule_all(s, kernels, compiler); });
+  view.kernels = &kernels;
+  reached("lower");
+  const Refusals refusals = s.run("schedule", [&] { return schedule_all(s, kernels, compiler); });
+  reached("schedule");
 
   host::Weights weights;
-  const host::Program program = s.run("plan", [&] { return plan(*m, groups, kernels, sites, weights); });
+  const host::Program program = s.run("plan", [&] { return plan(s, *m, groups, kernels, sites, weights); });
   s.print("plan", [&] { return host::text(program); });
   const std::string manifest = make_manifest(o, *m, program, compiler.sources());
   const External external = external_weights(o, weights);
@@ -274,9 +283,9 @@ CompileReport compile(const Options& o) {
     s.print("emit", [&] { return units.ir_text(); });
   });
   s.run("optimise", [&] { units.each([&](size_t i) { units[i].optimise(); }); });
-  s.print("optimise", [&] { return units.ir_text(); });
+  if (s.wants("optimise")) s.print("optimise", [&] { return units.ir_text(); });
   s.run("package", [&] { package(o, units, weights, external); });
-  return {s.timings(), manifest, explanation};
+  return {s.timings(), s.times(), manifest, explain(program, refusals, *m, groups, all_nodes)};
 }
 
 }  // namespace tripod

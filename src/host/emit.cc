@@ -170,7 +170,8 @@ class ProgramEmitter {
       case Step::call: return emit_call(s);
       case Step::copy: {
         llvm::Value* bytes = b_.CreateMul(count(s.views[1]), b_.getInt64(info(s.views[1].dtype).bits / 8));
-        b_.CreateCall(runtime("tp_copy", b_.getVoidTy(), {ptr, ptr, i64}), {address(s.views[0].place), address(s.views[1].place), bytes});
+        b_.CreateCall(runtime("tp_step_copy", b_.getVoidTy(), {ptr, ptr, ptr, i64, i32}),
+                      {run_, address(s.views[0].place), address(s.views[1].place), bytes, b_.getInt32(s.id)});
         return;
       }
       case Step::store: {
@@ -236,6 +237,8 @@ class ProgramEmitter {
   void emit_launch(const Step& s) {
     llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty(), *i64 = b_.getInt64Ty();
     llvm::Value* args = stack(i64, 1 + s.places.size() + s.dims.size());
+    const uint64_t number = static_cast<uint64_t>(s.id) | static_cast<uint64_t>(s.places.size()) << 32;
+    b_.CreateStore(b_.getInt64(number), args);
     int k = 1;
     for (const Place& p : s.places) b_.CreateStore(address(p), b_.CreateConstGEP1_64(i64, args, k++));
     for (const Index& d : s.dims) b_.CreateStore(expr(d), b_.CreateConstGEP1_64(i64, args, k++));
@@ -246,7 +249,7 @@ class ProgramEmitter {
       best = {b_.CreateSelect(can, v.kernel, best.kernel), b_.CreateSelect(can, v.extent, best.extent),
               b_.CreateSelect(can, v.grain, best.grain), b_.CreateSelect(can, v.scratch, best.scratch)};
     }
-    llvm::Value* code = b_.CreateCall(runtime("tp_launch", i32, {ptr, ptr, ptr, i64, i64, i64}),
+    llvm::Value* code = b_.CreateCall(runtime("tp_step_launch", i32, {ptr, ptr, ptr, i64, i64, i64}),
                                       {run_, best.kernel, args, best.extent, best.grain, best.scratch});
     stop_on_error(code);
   }
@@ -287,7 +290,10 @@ class ProgramEmitter {
     }
     std::vector<llvm::Constant*> attributes;
     for (int64_t a : s.attributes) attributes.push_back(b_.getInt64(a));
-    stop_on_error(b_.CreateCall(runtime(s.symbol.c_str(), i32, {ptr, ptr, ptr}), {run_, views, array(i64, attributes, "attributes")}));
+    llvm::FunctionCallee function = runtime(s.symbol.c_str(), i32, {ptr, ptr, ptr});
+    stop_on_error(b_.CreateCall(runtime("tp_step_call", i32, {ptr, ptr, ptr, ptr, i32, i32}),
+                                {run_, function.getCallee(), views, array(i64, attributes, "attributes"),
+                                 b_.getInt32(s.views.size()), b_.getInt32(s.id)}));
   }
 
   void emit_loop(const Step& s) {

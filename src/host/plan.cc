@@ -76,10 +76,13 @@ void Planner::plan_source(const Graph& g, const Node& n, Steps& steps) {
 // What a launch reads and writes, then one launch a phase.
 void Planner::plan_kernel(const Graph& g, const Group& group, Steps& steps) {
   const GroupKernel k = in_.compile(g, group);
+  const int32_t work = add_work(k.work);
   std::vector<Place> places;
+  std::vector<int32_t> results;
   for (size_t i = 0; i < k.params.size(); ++i) {
     const ValueId v = k.params[i];
     const bool result = std::find(group.outputs.begin(), group.outputs.end(), v) != group.outputs.end();
+    if (result) results.push_back(static_cast<int32_t>(i));
     if (result)
       places.push_back(make_result(g, v, steps));
     else if (g.is_constant(v))
@@ -98,8 +101,10 @@ void Planner::plan_kernel(const Graph& g, const Group& group, Steps& steps) {
     s.code = launch_code(phase.code);
     for (const auto& v : phase.variants) s.variants.push_back(launch_code(v));
     s.site = site(g.node(group.nodes[0]));
+    s.work = work;
     for (const Place& p : places) touch(p);
   }
+  for (int32_t i : results) note_result(steps.back(), i, g, k.params[i]);
 }
 
 void Planner::plan_read_dim(const Graph& g, const Node& n, Steps& steps) {
@@ -117,18 +122,36 @@ void Planner::plan_read_dim(const Graph& g, const Node& n, Steps& steps) {
 
 void Planner::finish_outputs(Steps& steps) {
   const Graph& g = m_.main();
+  std::vector<size_t> missing, aliased;
   for (size_t i = 0; i < g.outputs().size(); ++i) {
-    const ValueId v = g.outputs()[i];
-    const bool done = places_.count({&g, v}) && places_[{&g, v}].kind == Place::output && places_[{&g, v}].index == static_cast<int32_t>(i);
-    if (done) continue;
-    const View from = view(g, v);
-    Step& o = add(steps, Step::output);
-    o.number = static_cast<int32_t>(i);
-    o.dims = g.type(v).shape;
-    Step& s = add(steps, Step::copy);
-    s.views = {{{Place::output, static_cast<int32_t>(i), 0}, g.type(v).dtype, g.type(v).shape}, from};
-    touch(from.place);
+    const auto at = places_.find({&g, g.outputs()[i]});
+    const bool done = at != places_.end() && at->second.kind == Place::output && at->second.index == static_cast<int32_t>(i);
+    if (!done) (in_.aliased_outputs.count(g.output_names()[i]) ? aliased : missing).push_back(i);
   }
+  // Outputs that may lie on an input come last, and an input that is to become one of them is saved first.
+  std::map<size_t, View> sources;
+  for (size_t i : missing) write_output(i, view(g, g.outputs()[i]), steps);
+  for (size_t i : aliased) {
+    const View from = view(g, g.outputs()[i]);
+    View& source = sources[i] = from;
+    if (from.place.kind != Place::input) continue;
+    source.place = arena_for(g, g.outputs()[i]);
+    copy(source, from, steps);
+  }
+  for (size_t i : aliased) write_output(i, sources[i], steps);
+}
+
+void Planner::write_output(size_t i, const View& from, Steps& steps) {
+  const Graph& g = m_.main();
+  const ValueId v = g.outputs()[i];
+  Step& o = add(steps, Step::output);
+  o.number = static_cast<int32_t>(i);
+  o.dims = g.type(v).shape;
+  Step& s = add(steps, Step::copy);
+  s.views = {{{Place::output, static_cast<int32_t>(i), 0}, g.type(v).dtype, g.type(v).shape}, from};
+  s.work = add_work(operator_work(g.producer(v), "copy", s.views));
+  note_result(s, 0, g, v);
+  touch(from.place);
 }
 
 // Requirements whose symbols are all known by now.
@@ -187,7 +210,7 @@ Place Planner::make_result(const Graph& g, ValueId v, Steps& steps) {
   Place p;
   const auto& outputs = m_.main().outputs();
   const auto output = &g == &m_.main() ? std::find(outputs.begin(), outputs.end(), v) : outputs.end();
-  if (output != outputs.end()) {
+  if (output != outputs.end() && !in_.aliased_outputs.count(m_.main().output_names()[static_cast<size_t>(output - outputs.begin())])) {
     p = {Place::output, static_cast<int32_t>(output - outputs.begin()), 0};
     Step& s = add(steps, Step::output);
     s.number = p.index;
@@ -229,6 +252,25 @@ int32_t Planner::site(const Node& n) {
   auto it = std::find(sites.begin(), sites.end(), text);
   if (it == sites.end()) it = sites.insert(it, text);
   return static_cast<int32_t>(it - sites.begin());
+}
+
+int32_t Planner::add_work(Work work) {
+  p_.works.push_back(std::move(work));
+  return static_cast<int32_t>(p_.works.size()) - 1;
+}
+
+Work Planner::operator_work(const Node& n, const std::string& name, const std::vector<View>& views) const {
+  Work w{name, {}, {}, context_->constant(0)};
+  for (const Site& s : n.origins) w.nodes.push_back(s.text());
+  for (const View& v : views)
+    if (v.place.kind != Place::none) w.bytes = w.bytes + sym::ceildiv(sym::product(*context_, v.shape) * info(v.dtype).bits, 8);
+  return w;
+}
+
+void Planner::note_result(Step& s, int32_t buffer, const Graph& g, ValueId v) const {
+  if (&g != &m_.main()) return;
+  const graph::Type& t = g.type(v);
+  s.results.push_back({buffer, g.value(v).name, t.dtype, t.shape, t.order});
 }
 
 }  // namespace tripod::host

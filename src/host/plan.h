@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -34,12 +35,15 @@ struct GroupKernel {
     std::vector<Code> variants;            // the best first; `code` where the CPU has the features of none
   };
   std::vector<Phase> phases;
+  Work work;
 };
 
 struct PlanInputs {
   std::function<graph::Groups(const graph::Graph&)> fuse;
   std::function<GroupKernel(const graph::Graph&, const graph::Group&)> compile;
   std::vector<std::string>* sites;
+  // Outputs whose memory may be an input's: written when everything has been read.
+  std::set<std::string> aliased_outputs;
 };
 
 class Planner {
@@ -57,6 +61,7 @@ class Planner {
   void plan_kernel(const graph::Graph& g, const graph::Group& group, Steps& steps);
   void plan_read_dim(const graph::Graph& g, const graph::Node& n, Steps& steps);
   void finish_outputs(Steps& steps);
+  void write_output(size_t i, const View& from, Steps& steps);
   void require_known(Steps& steps);
 
   // runtime operators (plan_runtime.cc)
@@ -110,6 +115,10 @@ class Planner {
   void enter_segment(Steps& steps);
   int symbol(Index var) const;
   int32_t site(const graph::Node& n);
+  int32_t add_work(Work work);
+  Work operator_work(const graph::Node& n, const std::string& name, const std::vector<View>& views) const;
+  // Says that buffer `buffer` of step s holds v; values of sub-graphs, which have no one value, are left out.
+  void note_result(Step& s, int32_t buffer, const graph::Graph& g, graph::ValueId v) const;
 
   const graph::Module& m_;
   const PlanInputs& in_;

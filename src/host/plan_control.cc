@@ -106,7 +106,7 @@ void Planner::extend_over_loop(int32_t begin) {
 
 int Planner::new_counter(const std::string& name) {
   const Index counter = context_->var(name, {0, sym::Range::kMax});
-  p_.symbols.push_back({counter, name, false, true});
+  p_.symbols.push_back({counter, counter->name, false, true});
   return static_cast<int>(p_.symbols.size()) - 1;
 }
 

@@ -32,6 +32,7 @@ void Planner::plan_runtime(const Graph& g, const Node& n, Steps& steps) {
   Step& s = add(steps, Step::call);
   s.views = views;
   s.site = site(n);
+  for (size_t i = 0; i < n.results.size(); ++i) note_result(s, static_cast<int32_t>(n.operands.size() + i), g, n.results[i]);
   switch (n.op) {
     case OpKind::topk: {
       const AxisAttr& a = std::get<AxisAttr>(n.attr);
@@ -53,6 +54,7 @@ void Planner::plan_runtime(const Graph& g, const Node& n, Steps& steps) {
     }
     default: internal_error(__FILE__, __LINE__, "no runtime operator for " + std::string(graph::info(n.op).text));
   }
+  s.work = add_work(operator_work(n, s.symbol, views));
   for (const View& v : views) touch(v.place);
 }
 
@@ -104,16 +106,21 @@ void Planner::plan_counted(const Graph& g, const Node& n, Steps& steps) {
   }
   Step& first = add(steps, Step::call);
   first.symbol = function + "_count", first.views = count_views, first.attributes = count_attrs, first.site = where;
+  const int32_t described = first.work = add_work(operator_work(n, function, count_views));
   p_.symbols[count].defined = true;
   for (const View& v : count_views) touch(v.place);
   enter_segment(steps);
   require_known(steps);
+  std::vector<std::pair<int32_t, ValueId>> results;
   for (ValueId v : n.results) {
     const bool wanted = !g.value(v).users.empty() || g.is_output(v) || v == n.results[0];
+    if (wanted) results.push_back({static_cast<int32_t>(fill_views.size()), v});
     fill_views.push_back(wanted ? View{make_result(g, v, steps), g.type(v).dtype, g.type(v).shape} : absent());
   }
   Step& second = add(steps, Step::call);
   second.symbol = function, second.views = fill_views, second.attributes = fill_attrs, second.site = where;
+  second.work = described;
+  for (const auto& [buffer, v] : results) note_result(second, buffer, g, v);
   for (const View& v : fill_views) touch(v.place);
 }
 

@@ -47,6 +47,22 @@ struct LaunchCode {
   int64_t grain = 1;
 };
 
+// What a fusion group does, for people and tools (manifest, bench, verify). Its kernel may be several launches.
+struct Work {
+  std::string rule;                 // that scheduled it; of a runtime operator or a copy its name
+  std::vector<std::string> nodes;   // of the ONNX file, as text
+  Index flops, bytes;               // empty: not known
+};
+
+// A value of the main graph that a step leaves in one of its buffers.
+struct Result {
+  int32_t buffer = 0;               // position among the step's places or views
+  std::string value;
+  DType dtype;
+  std::vector<Index> shape;
+  std::vector<int> order;           // of its dims in memory, outermost first; empty: row-major
+};
+
 struct Step;
 using Steps = std::vector<Step>;
 
@@ -76,6 +92,8 @@ struct Step {
   std::vector<int64_t> attributes;
   std::vector<Steps> body;
   int32_t site = -1;              // index into Program::sites
+  int32_t work = -1;              // index into Program::works; launch, call, copy
+  std::vector<Result> results;    // that are complete after this step
   // loop: runs body[0] while iteration < trip count and the condition holds.
   //   views: {trip count i64 or none, condition bool or none, iteration counter i64, ...}
   //   The body ends with copies that carry values over; `symbol` unused. `number`: the symbol that counts iterations.
@@ -100,6 +118,7 @@ struct Program {
   std::vector<ArenaBuffer> buffers;    // of all segments
   int32_t num_segments = 1;
   std::vector<std::string> kernels;    // symbols of the launches' kernels, variants included
+  std::vector<Work> works;
   std::vector<std::string> sites;      // "node 12 Gather 'emb'"
   Steps steps;
 };

@@ -24,7 +24,7 @@ extern "C" {
 
 struct tp_run;  // the state of one call; opaque to generated code
 
-// args[i]: the kernel's buffers (pointers) and then its dims (int64), in the order of the loop function's
+// args[1 + i]: the kernel's buffers (pointers) and then its dims (int64), in the order of the loop function's
 // parameters; args[0] is the tp_run. The kernel carries out iterations [begin, end) of its outermost parallel loop.
 // scratch: this thread's scratch memory, 64-byte aligned, of the size given at the launch.
 typedef void (*tp_kernel)(const uint64_t* args, int64_t begin, int64_t end, void* scratch);
@@ -138,6 +138,16 @@ char* tp_output(tp_run* run, int32_t output, int32_t rank, const int64_t* shape)
 // Runs kernel over [0, extent) in chunks of at least `grain` iterations on the pool; scratch_bytes for each thread.
 // args[0] is filled in by the runtime.
 int32_t tp_launch(tp_run* run, tp_kernel kernel, uint64_t* args, int64_t extent, int64_t grain, int64_t scratch_bytes);
+
+// The same as a step of the program, which the context's step hook (if there is one) is told of. On entry args[0] is
+// the step's number, and in the high half the number of buffers.
+int32_t tp_step_launch(tp_run* run, tp_kernel kernel, uint64_t* args, int64_t extent, int64_t grain,
+                       int64_t scratch_bytes);
+// A runtime operator as a step.
+int32_t tp_step_call(tp_run* run, tp_operator function, const tp_view* views, const int64_t* attrs, int32_t num_views,
+                     int32_t step);
+// tp_copy as a step.
+void tp_step_copy(tp_run* run, void* to, const void* from, int64_t bytes, int32_t step);
 
 // Only in models for a GPU. The address of the weights on the context's device; nullptr after an error was recorded.
 const char* tp_device_weights(tp_run* run);

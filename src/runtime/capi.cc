@@ -28,6 +28,8 @@ tripod_status api_create_context(const tripod_context_options* options, tripod_c
   if (options) {
     context->run.allocator = options->allocator;
     context->run.allocator_user = options->allocator_user;
+    context->run.step_hook = options->step_hook;
+    context->run.step_user = options->step_user;
   }
   *out = context;
   return TRIPOD_OK;

@@ -83,6 +83,8 @@ struct tp_run {
   tripod_allocator allocator;
   void* allocator_user;
   tripod::rt::cuda::State* cuda;  // of a model for a GPU (cuda.h), else nullptr
+  tripod_step_hook step_hook;  // null: nobody listens
+  void* step_user;
 };
 
 // A context of the C API; the TVM-FFI entry keeps a pool of the same kind.

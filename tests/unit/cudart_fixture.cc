@@ -88,7 +88,7 @@ Call::Call(tripod_device where, int64_t n, int64_t m, void* stream)
   outputs[0] = value(place(host[0].data(), host[0].size() * 4), TRIPOD_F32, x_shape, where);
   outputs[1] = value(place(host[1].data(), host[1].size() * 4), TRIPOD_F32, picked_shape, where);
   outputs[2] = value(nullptr, TRIPOD_F32, positive_shape, where);
-  tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, stream, allocate, this};
+  tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, stream, allocate, this, nullptr, nullptr};
   EXPECT_EQ(api().create_context(&options, &context), TRIPOD_OK) << api().last_error();
 }
 

@@ -52,7 +52,7 @@ struct Call {
     outputs[0] = value(sum.data(), TRIPOD_F32, x_shape);
     outputs[1] = value(cols.data(), TRIPOD_F32, y_shape);
     outputs[2] = value(nullptr, TRIPOD_I64, no_shape);
-    tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, nullptr, counting_allocator, &allocated};
+    tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, nullptr, counting_allocator, &allocated, nullptr, nullptr};
     EXPECT_EQ(api().create_context(&options, &context), TRIPOD_OK);
   }
   ~Call() { api().destroy_context(context); }
@@ -253,9 +253,9 @@ TEST(Capi, DataDependentDimOutOfRange) {
 
 TEST(Capi, BadContextOptions) {
   tripod_context* context = nullptr;
-  tripod_context_options options = {7, TRIPOD_CPU, 0, nullptr, nullptr, nullptr};
+  tripod_context_options options = {7, TRIPOD_CPU, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
   EXPECT_EQ(api().create_context(&options, &context), TRIPOD_INVALID_ARGUMENT);
-  EXPECT_STREQ(api().last_error(), "create_context: version is 7, wanted 1");
+  EXPECT_STREQ(api().last_error(), "create_context: version is 7, wanted 2");
   options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, nullptr, nullptr, nullptr};
   EXPECT_EQ(api().create_context(&options, &context), TRIPOD_UNSUPPORTED);
   EXPECT_STREQ(api().last_error(), "create_context: this model has code for the CPU only");
@@ -281,6 +281,38 @@ TEST(Capi, CallersFloatingPointModeIsKeptOut) {
   ASSERT_EQ(status, TRIPOD_OK);
   EXPECT_EQ(after & 0x8040, 0x8040u);
   EXPECT_GT(c.sum[0], 5.9e-39f);
+}
+
+TEST(Steps, AreShownToTheHook) {
+  struct Seen {
+    int32_t number, num_buffers;
+    std::vector<float> last;   // of the last buffer of step 11, of the first of step 12
+    int64_t n, nanoseconds;
+  };
+  Call call(3, 2);
+  std::vector<Seen> all;
+  tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, nullptr, counting_allocator, &call.allocated, nullptr, nullptr};
+  options.step_hook = [](void* user, const tripod_step* s) {
+    auto* x = static_cast<const float*>(s->buffers[s->number == 11 ? 2 : 0]);
+    static_cast<std::vector<Seen>*>(user)->push_back({s->number, s->num_buffers, {x, x + 12}, s->dims[fake::kN], s->nanoseconds});
+  };
+  options.step_user = &all;
+  api().destroy_context(call.context);
+  ASSERT_EQ(api().create_context(&options, &call.context), TRIPOD_OK);
+  ASSERT_EQ(call.run(), TRIPOD_OK);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].number, 11);
+  EXPECT_EQ(all[0].num_buffers, 3);
+  EXPECT_EQ(all[1].number, 12);
+  EXPECT_EQ(all[1].num_buffers, 2);
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(all[0].last[i], 2 * call.x[i]);
+    EXPECT_EQ(all[1].last[i], 6 * call.x[i]);
+  }
+  for (const Seen& s : all) {
+    EXPECT_EQ(s.n, 3);
+    EXPECT_GE(s.nanoseconds, 0);
+  }
 }
 
 }  // namespace
