@@ -28,6 +28,10 @@ int guarded(const std::string& file, const std::function<void()>& work) {
   } catch (const CompileError& e) {
     std::fprintf(stderr, "%s", e.diagnostics.text(file).c_str());
     return 2;
+  } catch (const sym::Overflow& e) {
+    std::fprintf(stderr, "tripod: %s: error: the sizes of this model are too large: %s\n  hint: narrow its dims with --dim or --shape\n1 error\n",
+                 file.c_str(), e.what());
+    return 2;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "tripod: %s: internal error: %s\n", file.c_str(), e.what());
     leave_bundle();

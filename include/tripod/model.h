@@ -116,7 +116,8 @@ typedef struct tripod_api {
   tripod_status (*create_context)(const tripod_context_options* options /* NULL: defaults */, tripod_context** out);
   void (*destroy_context)(tripod_context* context);
   /* Runs the model. inputs[i] in the order of the manifest. outputs[i].tensor.data is the caller's memory with its
-   * dtype, rank and shape filled in (strides NULL or not), or NULL for the allocator. On success an allocated output's
+   * dtype, rank and shape filled in (strides NULL or not), apart from that of inputs and other outputs, or NULL for
+   * the allocator. On success an allocated output's
    * data, rank, dtype and shape are set, the shape pointing into the context and valid until its next run; set data to
    * NULL again for the next run. After a failure the outputs are as they were passed, their contents undefined. */
   tripod_status (*run)(tripod_context* context, const tripod_value* inputs, int32_t num_inputs, tripod_value* outputs,

@@ -173,8 +173,8 @@ Type Import::declared_type(const TypeProto& t, const std::string& value) {
   if (!tensor.has_shape() && !has_given)
     throw NodeError{"has no shape, its number of dims must be known", "give it with --shape " + value + "=1,3,224,224"};
   const int rank = tensor.has_shape() ? tensor.shape().dim_size() : static_cast<int>(given->second.size());
-  if (rank > kMaxRank)
-    throw NodeError{"has " + std::to_string(rank) + " dims, at most " + std::to_string(kMaxRank) + " are supported",
+  if (rank > kMostDims)
+    throw NodeError{"has " + std::to_string(rank) + " dims, at most " + std::to_string(kMostDims) + " are supported",
                     ""};
   if (has_given && static_cast<int>(given->second.size()) != rank)
     throw NodeError{"has " + std::to_string(rank) + " dims, --shape gives " + std::to_string(given->second.size()), ""};
@@ -280,13 +280,33 @@ void Import::bind_options() {
   }
 }
 
+// The initializer v of an input must be of the type that the input declares.
+void Import::check_default(const ::onnx::ValueInfoProto& input, ValueId v, const Site& site) {
+  if (v < 0 || !input.type().has_tensor_type()) return;
+  const auto& declared = input.type().tensor_type();
+  const Type& have = module->main().type(v);
+  const auto dtype = dtype_of(declared.elem_type());
+  bool same = !dtype || *dtype == have.dtype;
+  if (declared.has_shape()) {
+    same = same && declared.shape().dim_size() == have.rank();
+    for (int d = 0; same && d < have.rank(); ++d) {
+      const auto& dim = declared.shape().dim(d);
+      same = !dim.has_dim_value() || dim.dim_value() < 0 || have.shape[d].is_const(dim.dim_value());
+    }
+  }
+  if (!same) error(site, "does not have the type of the initializer of that name, " + graph::text(have));
+}
+
 void Import::read_inputs(Scope& scope) {
   std::set<std::string> initializers;
   for (const auto& t : model().graph().initializer()) initializers.insert(t.name());
   for (const auto& t : model().graph().sparse_initializer()) initializers.insert(t.values().name());
   for (const auto& i : model().graph().input()) {
-    if (initializers.contains(i.name())) continue;  // a default that nobody can override here: a constant
     const Site site = about("input '" + i.name() + "'");
+    if (initializers.contains(i.name())) {  // a default that nobody can override here: a constant
+      check_default(i, scope.find(i.name()).value_or(kBadValue), site);
+      continue;
+    }
     ValueId v = kBadValue;
     try {
       if (i.name().empty()) throw NodeError{"has no name", ""};
@@ -406,7 +426,7 @@ ImportResult import_bytes(std::span<const std::byte> bytes, const std::string& f
 }
 
 ImportResult import_file(const std::string& path, const ImportOptions& options, Diagnostics& diagnostics) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not make it wait
   struct stat st {};
   if (fd < 0 || fstat(fd, &st) != 0) {
     diagnostics.error({}, "cannot be read: " + std::string(std::strerror(errno)));

@@ -29,6 +29,7 @@ bool fill_context(tripod_context& context) {
   const tp_model& model = tp_the_model;
   tp_run& run = context.run;
   bool ok = make(run.dims, model.num_symbols) && make(run.inputs, model.num_inputs) &&
+            make(run.input_bytes, model.num_inputs) &&
             make(run.input_staging, model.num_inputs) && make(run.outputs, model.num_outputs) &&
             make(run.arenas, model.num_segments) && make(context.values, model.num_inputs + model.num_outputs) &&
             make(context.handles, model.num_outputs);
@@ -99,6 +100,7 @@ void delete_context(tripod_context* context) {
   release(run.operator_memory);
   free(run.dims);
   free(run.inputs);
+  free(run.input_bytes);
   free(run.input_staging);
   free(run.outputs);
   free(run.arenas);

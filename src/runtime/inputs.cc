@@ -107,6 +107,7 @@ tripod_status stage(tp_run& run, int32_t i, const tripod_tensor& t, int64_t byte
 tripod_status bind_data(tp_run& run, int32_t i, const tripod_tensor& t) {
   const tp_io& io = tp_the_model.inputs[i];
   int64_t count, bytes;
+  run.input_bytes[i] = 0;
   if (!dense_bytes(io.dtype, t.rank, t.shape, &count, &bytes))
     return fail(run, TRIPOD_INVALID_ARGUMENT, INPUT ": the shape has more elements than memory can hold", i, io.name);
   if (count == 0) {
@@ -122,8 +123,11 @@ tripod_status bind_data(tp_run& run, int32_t i, const tripod_tensor& t) {
                 i, io.name, t.data, unit, dtype_name(io.dtype));
   if (run.cuda && enum_value(t.device) == TRIPOD_CUDA) return cuda::bind_device_input(run, i, t, bytes);
   run.inputs[i] = static_cast<char*>(t.data);
-  if (!is_dense(t))
+  if (!is_dense(t)) {
     if (tripod_status bad = stage(run, i, t, bytes)) return bad;
+  } else if (!run.cuda) {
+    run.input_bytes[i] = bytes;
+  }
   return run.cuda ? cuda::upload_input(run, i, bytes) : TRIPOD_OK;
 }
 

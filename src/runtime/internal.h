@@ -56,6 +56,8 @@ struct OutputSlot {
   tripod_value* value;  // the caller's
   int64_t shape[TRIPOD_MAX_RANK];
   int32_t rank;
+  char* data;      // where the program writes
+  int64_t bytes;
   bool produced;   // by tp_output in this run
   bool allocated;  // by the allocator in this run: taken back out of `value` when the run fails
   bool staged;     // the program writes into memory of the context, finish_outputs() copies to the caller's
@@ -75,6 +77,7 @@ struct tp_run {
 
   int64_t* dims;
   char** inputs;
+  int64_t* input_bytes;  // of the caller's memory that the program reads itself; 0 where it reads a copy
   tripod::rt::Buffer* input_staging;
   tripod::rt::OutputSlot* outputs;
   tripod::rt::Arena* arenas;

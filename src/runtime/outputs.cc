@@ -50,13 +50,32 @@ tripod_status check_shape(tp_run& run, int32_t i, int32_t rank, const int64_t* s
   return TRIPOD_OK;
 }
 
+bool overlap(const char* a, int64_t a_bytes, const char* b, int64_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; }
+
+// The program may write an output before it has read all of an input, so the caller's memory must be apart.
+tripod_status check_apart(tp_run& run, int32_t i, const char* data, int64_t bytes) {
+  const tp_model& model = tp_the_model;
+  for (int32_t k = 0; k < model.num_inputs; ++k)
+    if (overlap(data, bytes, run.inputs[k], run.input_bytes[k]))
+      return fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": its memory overlaps that of input %d '%s'", i, model.outputs[i].name,
+                  k, model.inputs[k].name);
+  for (int32_t k = 0; k < model.num_outputs; ++k)
+    if (run.outputs[k].produced && overlap(data, bytes, run.outputs[k].data, run.outputs[k].bytes))
+      return fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": its memory overlaps that of output %d '%s'", i,
+                  model.outputs[i].name, k, model.outputs[k].name);
+  return TRIPOD_OK;
+}
+
 // The caller's memory, or a staging buffer when it is strided.
 char* given_memory(tp_run& run, int32_t i, int32_t rank, const int64_t* shape, int64_t bytes) {
   OutputSlot& slot = run.outputs[i];
   const tripod_tensor& t = slot.value->tensor;
   if (check_shape(run, i, rank, shape) != TRIPOD_OK) return nullptr;
   if (run.cuda) return cuda::output_memory(run, i, bytes, true);
-  if (is_dense(t)) return static_cast<char*>(t.data);
+  if (is_dense(t)) {
+    char* data = static_cast<char*>(t.data);
+    return check_apart(run, i, data, bytes) == TRIPOD_OK ? data : nullptr;
+  }
   const tp_io& io = tp_the_model.outputs[i];
   if (element_bits(io.dtype) < 8) {
     fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": is strided, wanted dense memory for %s", i, io.name,
@@ -156,6 +175,8 @@ char* tp_output(tp_run* run, int32_t i, int32_t rank, const int64_t* shape) {
   if (!memory) return nullptr;
   slot.rank = rank;
   for (int32_t a = 0; a < rank; ++a) slot.shape[a] = shape[a];
+  slot.data = memory;
+  slot.bytes = bytes;
   slot.produced = true;
   return memory;
 }

@@ -270,6 +270,52 @@ TEST(Capi, LastErrorBelongsToTheThread) {
   std::thread([] { EXPECT_STREQ(api().last_error(), ""); }).join();
 }
 
+TEST(Capi, MemoryOfOutputsIsApart) {
+  Call c;
+  c.outputs[0].tensor.data = c.x.data();
+  EXPECT_EQ(c.error(), "output 0 'sum': its memory overlaps that of input 0 'x'");
+  c.outputs[0].tensor.data = c.y.data() + c.y.size() - 1;
+  EXPECT_EQ(c.error(), "output 0 'sum': its memory overlaps that of input 1 'y'");
+  std::vector<float> both(c.sum.size() + c.cols.size());
+  c.outputs[0].tensor.data = both.data();
+  c.outputs[1].tensor.data = both.data() + c.sum.size() - 1;
+  EXPECT_EQ(c.error(), "output 1 'cols': its memory overlaps that of output 0 'sum'");
+  c.outputs[1].tensor.data = both.data() + c.sum.size();
+  EXPECT_EQ(c.run(), TRIPOD_OK);
+}
+
+TEST(Capi, TwoThreadsWithContextsOfTheirOwn) {
+  api().set_num_threads(2);
+  const auto work = [](int64_t n) {
+    Call c(n, 6);
+    c.mode = fake::kParallel;
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_EQ(c.run(), TRIPOD_OK) << api().last_error();
+      c.check();
+      c.outputs[2].tensor.data = nullptr;
+    }
+  };
+  std::thread other([&] { work(40); });
+  work(33);
+  other.join();
+  api().set_num_threads(0);
+}
+
+TEST(Capi, TwoThreadsOnOneContextTakeTurns) {
+  Call first(40, 6), second(33, 6);
+  const auto work = [&](Call& c) {
+    for (int i = 0; i < 200; ++i) {
+      std::vector<int64_t> where((static_cast<size_t>(c.n) + 1) / 2), shape = {static_cast<int64_t>(where.size())};
+      c.outputs[2] = value(where.data(), TRIPOD_I64, shape);
+      ASSERT_EQ(api().run(first.context, c.inputs, 3, c.outputs, 3), TRIPOD_OK) << api().last_error();
+      c.check();
+    }
+  };
+  std::thread other([&] { work(second); });
+  work(first);
+  other.join();
+}
+
 TEST(Capi, CallersFloatingPointModeIsKeptOut) {
   Call c(1, 2);
   c.x[0] = 1e-39f;  // a denormal: with flush-to-zero it would vanish

@@ -180,7 +180,7 @@ class Tiler {
     const int64_t in_cache = k_blocks_ > 1 ? k_block_ : depth;
     tiles_a_task_ = std::clamp<int64_t>(target_.l2_bytes / 2 / std::max<int64_t>(1, in_cache * mr_ * 4), 1, 48);
     if (auto n = tiles_.constant()) tiles_a_task_ = std::min(tiles_a_task_, std::max<int64_t>(*n, 1));
-    const int64_t panels = panels_.constant().value_or(8);
+    const int64_t panels = std::max<int64_t>(1, panels_.constant().value_or(8));  // there may be no columns
     const int64_t row_blocks = sym::ceildiv(tiles_, tiles_a_task_).constant().value_or(4);
     const int64_t parts = std::clamp<int64_t>((8 + row_blocks - 1) / std::max<int64_t>(row_blocks, 1), 1, panels);
     panels_a_task_ = (panels + parts - 1) / parts;
