@@ -94,6 +94,14 @@ struct tp_device_part {
   const char* const* origins;  // "node 12 Conv 'c1'" of each kernel, for errors
 };
 
+// What args[0] of a kernel points to. The first to set flag, by an atomicCAS from 0 to 1, writes the rest: an index `got`
+// that is not in [0, limit) at `site` (of tp_model.sites). The kernel clamps the index and goes on. The memory is
+// page-locked memory of the host, so that nothing is copied back: kernels touch it in case of an error only.
+struct tp_error_record {
+  int32_t flag, site;
+  int64_t got, limit;
+};
+
 struct tp_model {
   uint32_t abi_version;  // kAbiVersion
   uint32_t cpu_features; // tp_cpu_feature bits that the code needs

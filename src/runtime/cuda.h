@@ -37,17 +37,11 @@ struct Device {
   char lost_text[160];
 };
 
-// What kernels get as args[0]. The first to set flag (by atomicCAS from 0 to 1) writes the rest.
-struct ErrorRecord {
-  int32_t flag, site;
-  int64_t got, limit;
-};
-
 struct State {
   Device* device;
   const Driver* driver;
   Stream* stream;
-  ErrorRecord* record;               // page-locked, followed by `bounce`
+  tp_error_record* record;               // page-locked, followed by `bounce`
   Address record_address;
   char* bounce;                      // page-locked: small copies to the host go through it
   Buffer *inputs, *outputs;          // device memory for host and strided tensors

@@ -45,7 +45,7 @@ tripod_status report_record(tp_run& run, const char* when) {
   State& s = *run.cuda;
   if (flag_of(s) == 0) return TRIPOD_OK;
   std::atomic_thread_fence(std::memory_order_acquire);
-  ErrorRecord r = *s.record;
+  tp_error_record r = *s.record;
   memset(s.record, 0, sizeof *s.record);
   return fail(run, TRIPOD_INDEX_OUT_OF_RANGE, "%s: index %lld is not in [0, %lld)%s", site_name(r.site),
               static_cast<long long>(r.got), static_cast<long long>(r.limit), when);
@@ -88,7 +88,7 @@ tripod_status fill_state(tp_run& run) {
   Result r = current.status();
   if (r == 0) r = s.driver->host_alloc(&locked, kRecordBytes + kBounceBytes, kHostDeviceMap);
   if (r == 0) {
-    s.record = static_cast<ErrorRecord*>(locked);
+    s.record = static_cast<tp_error_record*>(locked);
     s.bounce = static_cast<char*>(locked) + kRecordBytes;
     memset(s.record, 0, sizeof *s.record);
     r = s.driver->host_address(&s.record_address, locked, 0);

@@ -16,11 +16,6 @@ using fake_cuda::Result;
 enum Symbol { kN, kM, kK };
 constexpr Result kIllegalAddress = 700;
 
-struct Record {
-  int32_t flag, site;
-  int64_t got, limit;
-};
-
 template <typename T>
 T argument(const Launch& l, int i) {
   return *static_cast<T*>(l.parameters[i]);
@@ -47,7 +42,7 @@ Result weigh(const Launch& l) {
 
 // record, table, ids, out, m, address of the number of rows
 Result pick(const Launch& l) {
-  auto* record = argument<Record*>(l, 0);
+  auto* record = argument<tp_error_record*>(l, 0);
   auto *table = argument<float*>(l, 1), *out = argument<float*>(l, 3);
   auto *ids = argument<int64_t*>(l, 2), *rows = argument<int64_t*>(l, 5);
   auto m = argument<int64_t>(l, 4);

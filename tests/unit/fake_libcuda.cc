@@ -104,6 +104,7 @@ void TheControls::reset() {
   init_result = load_result = 0;
   launches = waits = allocations = copies = stream_waits = 0;
   for (Context& c : contexts) c.fault = 0;
+  for (Stream& d : default_streams) d.queue.clear();  // what a fault has left undone
   for (Stream* s : streams) delete s;
   streams.clear();
 }
