@@ -349,7 +349,6 @@ class Tiler {
   const CpuTarget& target_;
   const int64_t nr_;
   static constexpr int64_t kLongestBlock = 384;  // of k: 24 KB of a panel
-  static constexpr int64_t kChain = 64;          // products
   int64_t mr_ = 1, tiles_a_task_ = 1, panels_a_task_ = 1, k_block_ = 0, k_blocks_ = 1;
   Index rows_, batch_, tiles_, panels_;
   PaddedCopy padded_;
