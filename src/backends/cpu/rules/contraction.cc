@@ -9,7 +9,7 @@
 //
 // A constant B is packed at compile time: the parameter takes the panel layout. Rows beyond the end repeat the last
 // one (their results are dropped), columns beyond the end are zero in the panels. Every sum runs over k in one fixed
-// order, whatever the tile and the number of threads.
+// order, in chains of about kChain products, whatever the tile and the number of threads.
 #include <algorithm>
 
 #include "rules/contraction.h"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Convolutions and matrix products that the CPU rules treat apart, against the same sums in doubles.
+"""Convolutions, reductions and softmaxes that the CPU rules treat apart, against the same sums in doubles.
 
 Each case names the rule that has to take it (as `tripod explain` says). The bound is on the error in units of
 2^-24 * sum |a||b| / sqrt(terms), so that a long sum in one chain of additions does not pass.
 
-usage: tests/rules/check_contractions.py    Ends with "N passed, N failed".
+usage: tests/rules/check_sums.py    Ends with "N passed, N failed".
 """
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def reference(c: Conv, x: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> 
     return y, unit * 0.25 + 2.0 ** -23 * y
 
 
-def check(c: Conv, folder: Path, number: int) -> str:
+def check_conv(c: Conv, folder: Path, number: int) -> str:
     """What is wrong with a case; "" if nothing."""
     rng = np.random.default_rng(number)
     weights = rng.standard_normal((c.outputs, c.channels, *c.kernel)).astype(np.float32)
@@ -113,15 +113,62 @@ def check(c: Conv, folder: Path, number: int) -> str:
     return "" if worst < 6 else f"error {worst:.1f} units (root mean square), allowed 6"
 
 
+def run_model(nodes: list[onnx.NodeProto], shape: list[int | str], constants: dict[str, np.ndarray], x: np.ndarray,
+              folder: Path, name: str) -> tuple[np.ndarray, str]:
+    """y of a model on x, and what `tripod explain` says."""
+    graph = helper.make_graph(
+        nodes, "case", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(v, n) for n, v in constants.items()])
+    file, so = folder / f"{name}.onnx", folder / f"{name}.so"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)
+    compiled = compile_model(str(COMPILER), file, so)
+    if compiled.status != "pass":
+        raise RuntimeError(f"{compiled.status}: {compiled.message}")
+    said = subprocess.run([str(COMPILER), "explain", str(file)], capture_output=True, text=True).stdout
+    with tripod.Model(str(so), threads=2) as m:
+        return m.run([x])[0], said
+
+
+def column_sums(folder: Path) -> str:
+    """Sums over an outer axis: near-equal terms, whose errors would add up in one chain."""
+    x = np.random.default_rng(1).uniform(0.7, 0.8, (2, 5000, 37)).astype(np.float32)
+    nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"], name="sum", keepdims=0)]
+    got, _ = run_model(nodes, ["n", "k", 37], {"axes": np.array([1])}, x, folder, "columns")
+    want = x.astype(np.float64).sum(1)
+    error = float(np.abs(got / want - 1).max())
+    return "" if got.shape == want.shape and error < 5e-7 else f"relative error {error:.1e}, allowed 5e-7"
+
+
+def recognised_text(folder: Path) -> str:
+    """The end of a recogniser: channels-last memory read as a matrix, many classes, softmax over them."""
+    rng = np.random.default_rng(2)
+    x, w = rng.standard_normal((2, 24, 1, 19)).astype(np.float32), rng.standard_normal((24, 3001)).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "k"], ["c"], name="conv"), helper.make_node("Squeeze", ["c", "two"], ["s"], name="squeeze"),
+             helper.make_node("Transpose", ["s"], ["t"], name="transpose", perm=[0, 2, 1]),
+             helper.make_node("MatMul", ["t", "w"], ["m"], name="matmul"), helper.make_node("Softmax", ["m"], ["y"], name="softmax", axis=2)]
+    k = np.eye(24, dtype=np.float32)[:, :, None, None] * np.float32(0.1)
+    got, said = run_model(nodes, ["n", 24, 1, "w"], {"k": k, "w": w, "two": np.array([2])}, x, folder, "text")
+    m = np.einsum("ncw,ck->nwk", x[:, :, 0].astype(np.float64) * np.float64(np.float32(0.1)), w.astype(np.float64))
+    want = np.exp(m - m.max(2, keepdims=True))
+    want /= want.sum(2, keepdims=True)
+    error = float(np.abs(got / want - 1).max())
+    if "rule rows" not in said:
+        return f"the softmax is not taken by the rule rows: {said[:300]}"
+    return "" if error < 1e-5 else f"relative error {error:.1e}, allowed 1e-5"
+
+
 def main() -> int:
     failed = 0
+    checks = [(c.label, lambda folder, c=c, n=n: check_conv(c, folder, n)) for n, c in enumerate(CASES)]
+    checks += [("sums over an outer axis", column_sums), ("softmax over classes behind a convolution", recognised_text)]
     with tempfile.TemporaryDirectory() as folder:
-        for number, case in enumerate(CASES):
-            problem = check(case, Path(folder), number)
+        for label, check in checks:
+            problem = check(Path(folder))
             if problem:
                 failed += 1
-                print(f"{case.label}: {problem}")
-    print(f"{len(CASES) - failed} passed, {failed} failed")
+                print(f"{label}: {problem}")
+    print(f"{len(checks) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 
