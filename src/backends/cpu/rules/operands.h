@@ -8,6 +8,8 @@
 
 namespace tripod::cpu {
 
+using namespace rules;
+
 // The load in an operand, where it is the only one.
 Expr only_load(const Expr& e);
 
