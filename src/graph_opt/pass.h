@@ -110,6 +110,7 @@ graph::ConstAttr own_bytes(std::vector<std::byte> bytes);
 // --- the passes, one a file -----------------------------------------------------------------------------------------
 
 void known_values(Rewriter& r);
+void captures(Rewriter& r);
 void algebra(Rewriter& r);
 void moves(Rewriter& r);
 void fold(Rewriter& r);

@@ -20,6 +20,7 @@ constexpr Pass kPasses[] = {
     {"algebra", algebra},
     {"moves", moves},
     {"fold", fold},
+    {"captures", captures},
     {"cse", cse},
     {"activations", activations},
     {"norms", norms},

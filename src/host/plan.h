@@ -64,14 +64,30 @@ class Planner {
   void plan_scan(const graph::Graph& g, const graph::Node& n, Steps& steps);
   Place start_carried(const graph::Graph& g, graph::ValueId v, Steps& steps);
   Place make_inner_result(const graph::Graph& g, graph::ValueId v);
-  Steps plan_body(const graph::Graph& sub, const std::vector<Place>& inputs);
+  Steps plan_body(const graph::Graph& sub, const std::vector<Place>& inputs, bool own_segment = false);
   void carry(const Place& to, const View& from, const std::vector<Place>& carried, Steps& steps);
   void copy(const View& to, const View& from, Steps& steps);
   void store_slice(const Place& to, const View& from, Index number, Steps& steps);
   void finish_iteration(Steps& body);
   void extend_over_loop(int32_t begin);
-  int new_counter();
-  void refuse_changing(const graph::Graph& g, const graph::Node& n);
+  int new_counter(const std::string& name = "iteration");
+  // A dim of a carried value that the iterations change: `symbol` is its extent now, `next` (a program symbol of its
+  // own) the one in the making. Values that have such dims live in a segment that every iteration enters anew.
+  struct Changing {
+    size_t value;
+    int dim;
+    int symbol, next;
+  };
+  struct Growing {
+    std::vector<Changing> dims;
+    std::vector<bool> value;   // by carried value: has it such dims?
+    int32_t memory = -1, staging = -1;  // segments
+  };
+  Growing start_growing(const graph::Graph& g, const graph::Node& n, const graph::Graph& sub, size_t first, size_t carried, Steps& steps);
+  void carry_growing(const Growing& grow, const graph::Graph& sub, size_t first, const std::vector<Place>& memory, Steps& body);
+  void finish_growing(const Growing& grow, const graph::Graph& g, const graph::Node& n, Steps& steps);
+  void set_symbol(int symbol, Index value, int32_t site, Steps& steps);
+  void refuse_changing(const graph::Graph& g, const graph::Node& n, size_t first_result = 0);
   Index slice_bytes(const graph::Type& t) const;
 
   // parts

@@ -167,6 +167,7 @@ Type Import::declared_type(const TypeProto& t, const std::string& value) {
   const auto& tensor = t.tensor_type();
   const auto dtype = dtype_of(tensor.elem_type());
   if (!dtype) throw NodeError{"the element type " + onnx_type_name(tensor.elem_type()) + " is not supported", ""};
+  if (*dtype == DType::string) throw NodeError{"a tensor of strings is not supported yet", ""};
   const auto given = options.shapes.find(value);
   const bool has_given = given != options.shapes.end();
   if (!tensor.has_shape() && !has_given)
