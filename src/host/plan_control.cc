@@ -193,6 +193,10 @@ void Planner::plan_loop(const Graph& g, const Node& n, Steps& steps) {
   for (size_t i = 0; i < carried; ++i) {
     if (grow.value[i]) segment_ = grow.memory;
     memory.push_back(start_carried(g, n.operands[2 + i], steps));
+    if (grow.value[i]) {  // room for what the iterations make of it, not for what came in
+      const graph::Type& t = sub.type(sub.inputs()[2 + i]);
+      p_.buffers[memory[i].index].bytes = graph::element_count(*context_, t.shape) * (info(t.dtype).bits / 8);
+    }
     segment_ = outer_segment;
   }
   const Place proceed = arena("proceed", context_->constant(1)), iteration = arena("iteration", context_->constant(8));

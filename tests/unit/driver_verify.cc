@@ -110,7 +110,7 @@ TEST(Verify, FindsTheLowering) {
 
 // The code is made with the schedule: what the plan launches is spoiled beside it.
 void launch_nothing(PhaseView& v) {
-  for (cpu::Phase& p : v.kernels->back().kernel.phases) p.extent = v.module->sym().constant(0);
+  for (cpu::Phase& p : v.kernels->back().kernel.phases) p.code.extent = v.module->sym().constant(0);
 }
 
 TEST(Verify, FindsTheSchedule) {

@@ -256,7 +256,7 @@ TEST(Capi, BadContextOptions) {
   tripod_context_options options = {7, TRIPOD_CPU, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
   EXPECT_EQ(api().create_context(&options, &context), TRIPOD_INVALID_ARGUMENT);
   EXPECT_STREQ(api().last_error(), "create_context: version is 7, wanted 2");
-  options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, nullptr, nullptr, nullptr};
+  options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
   EXPECT_EQ(api().create_context(&options, &context), TRIPOD_UNSUPPORTED);
   EXPECT_STREQ(api().last_error(), "create_context: this model has code for the CPU only");
   EXPECT_EQ(api().set_num_threads(-1), TRIPOD_INVALID_ARGUMENT);
