@@ -30,6 +30,7 @@ namespace tripod::cuda {
 // What a launch needs. Extents may be symbolic; a grid axis that is not used is 1.
 struct Geometry {
   loop::Index grid[3], block[3];
+  int64_t shared_bytes = 0;  // of dynamic shared memory (static shared arrays are not counted)
 };
 
 struct CudaKernel {
