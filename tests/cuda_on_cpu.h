@@ -30,7 +30,7 @@
 #define __noinline__
 #define __launch_bounds__(...)
 #define __shared__ static  // blocks run one after the other
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 
 struct Dim3 { unsigned x, y, z; };
 inline Dim3 threadIdx, blockIdx, blockDim, gridDim;

@@ -123,7 +123,7 @@ class Interpreter {
     const int64_t o = in ? locate(b, *in, index, "read") : -1;
     if (o < 0) return 0;
     uint64_t bits = 0;
-    report(cells(b, *in).read(o, place_, options_.check_races, bits), b, index, "read");
+    report(cells(b, *in).read(o, place_, checks_races(b), bits), b, index, "read");
     return bits;
   }
 
@@ -131,8 +131,10 @@ class Interpreter {
     Instance* in = instance(b);
     const int64_t o = in ? locate(b, *in, index, "write") : -1;
     if (o < 0) return;
-    report(cells(b, *in).write(o, place_, options_.check_races, bits), b, index, "write");
+    report(cells(b, *in).write(o, place_, checks_races(b), bits), b, index, "write");
   }
+  // Registers that their layout gives to threads: warps and their threads share no address, whoever the loop names.
+  bool checks_races(const Buffer& b) const { return options_.check_races && b->layout.thread_dims == 0; }
 
   std::vector<int64_t> values(const std::vector<Index>& is) {
     std::vector<int64_t> v;
@@ -356,7 +358,7 @@ class Interpreter {
       }
   }
 
-  // Over the registers of all threads, in the order of ir.h. The tile itself brings the threads together, so reading
+  // Over the registers of all threads, in the order of backends/cuda/cuda_c.h. The tile itself brings the threads together, so reading
   // their registers is no race; what it writes is one thread's.
   void exec_reduce_threads(TileOp op, const Box& to, const Box& from) {
     const DType t = to.buffer->dtype;

@@ -188,10 +188,7 @@ struct Region {
 enum class TileOp : uint8_t {
   copy,         // regions: to, from
   mma,          // to[m, n] += sum over k of a[m, k] * b[k, n]
-  reduce_sum, reduce_max,  // to[m] op= from[m, k] over k. Over threads, when `from` has thread dims (its first ones, the
-                           // whole of them; 32 to 1024 threads in all): to[m] = op over the threads of from[thread, m],
-                           // in this order: element i with element i + d for d = 16, 8, 4, 2, 1 among the 32 of a warp,
-                           // then the same among the warps' results
+  reduce_sum, reduce_max,
   elementwise,
 };
 

@@ -77,20 +77,12 @@ struct tp_symbol {
 };
 
 // --- a model for a GPU ------------------------------------------------------------------------------------------
-// The kernels of a device, compiled for each architecture in one or several images (parts, compiled side by side): a
-// kernel is in exactly one image of an architecture, and the runtime looks for it in all of them.
+// The kernels of a device, in one image for each architecture they were compiled for.
 struct tp_image {
   int32_t arch;  // compute capability times ten (90): a cubin runs on exactly this one, PTX on this and later ones
   int32_t ptx;   // 0: cubin; 1: PTX text, ending in a NUL
   const void* data;
   int64_t size;
-};
-
-// The error record of a device, args[0] of every kernel: the first error of a run is kept. A kernel sets `state` from 0
-// to 1 by an atomic operation and then writes the rest; the runtime reads it when the program has ended and clears it.
-struct tp_device_error {
-  int32_t state, site;
-  int64_t got, limit;  // as in tp_kernel_error
 };
 
 // In such a model inputs, outputs and arenas of kTpDevice segments are device memory. What the program reads on the

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Generated CUDA C on the CPU: hundreds of loop functions are printed as kernels, compiled by g++ with the stand-in
 tests/cuda_on_cpu.h under AddressSanitizer, run, and compared with the loop interpreter bit for bit. Where nvcc is there,
-all of them also compile for sm_90a and compute_80, warnings being errors (tests/cuda/cases/*.loop and op_cases.py).
+they also compile for sm_90a and compute_80, warnings being errors: the hand-written ones of tests/cuda/cases/*.loop and
+a sixth of those that op_cases.py makes (with --all: all of them). What was compiled is kept in build/cuda-cache.
 
-usage: tests/cuda/check_kernels.py [--only WORD] [--keep]
+usage: tests/cuda/check_kernels.py [--only WORD] [--all] [--keep]
 Ends with "N passed, N failed".
 """
 from __future__ import annotations
@@ -28,12 +29,12 @@ MARK = "// case dims "
 BATCHES = 8
 
 
-def all_cases(only: str) -> list[str]:
+def all_cases(only: str) -> tuple[list[str], list[str]]:
     """Hand-written and generated ones; `only` picks those whose text has the word."""
     cases = []
     for path in sorted((HERE / "cases").glob("*.loop")):
         cases += [MARK + c for c in path.read_text().split(MARK)[1:]]
-    return [c for c in cases + op_cases.cases() if only in c]
+    return [c for c in cases if only in c], [c for c in op_cases.cases() if only in c]
 
 
 def run_batch(folder: Path, k: int) -> tuple[int, int]:
@@ -66,14 +67,22 @@ def run_batch(folder: Path, k: int) -> tuple[int, int]:
     return int(passed), int(failed)
 
 
+def find_nvcc() -> str | None:
+    """The toolkit's compiler, or that of the PyPI packages in scripts/requirements.txt."""
+    places = [shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc", *map(str, ROOT.glob("build/venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc"))]
+    return next((p for p in places if p and Path(p).exists()), None)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="")
+    parser.add_argument("--all", action="store_true", help="compile every kernel with nvcc")
     parser.add_argument("--keep", action="store_true", help="leave the folder with the generated files")
     args = parser.parse_args()
-    cases = all_cases(args.only)
+    written, generated = all_cases(args.only)
     folder = Path(tempfile.mkdtemp(prefix="tripod-kernels-"))
-    (folder / "cases.loop").write_text("\n".join(cases))
+    (folder / "cases.loop").write_text("\n".join(written + generated))
+    (folder / "nvcc.loop").write_text("\n".join(written + (generated if args.all else generated[::6])))
     passed = failed = 0
     r = subprocess.run([str(TOOL), "cpu", str(folder / "cases.loop"), str(folder), str(BATCHES)], capture_output=True, text=True)
     print("\n".join(r.stdout.splitlines()[:-1]))
@@ -83,8 +92,8 @@ def main() -> int:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for p, f in pool.map(lambda k: run_batch(folder, k), range(BATCHES)):
             passed, failed = passed + p, failed + f
-    if shutil.which("nvcc") or Path("/usr/local/cuda/bin/nvcc").exists():
-        r = subprocess.run([str(TOOL), "nvcc", str(folder / "cases.loop"), str(CACHE)], capture_output=True, text=True)
+    if nvcc := find_nvcc():
+        r = subprocess.run([str(TOOL), "nvcc", str(folder / "nvcc.loop"), str(CACHE), nvcc], capture_output=True, text=True)
         print(r.stdout + r.stderr, end="")
         passed, failed = passed + (r.returncode == 0), failed + (r.returncode != 0)
     else:

@@ -3,7 +3,7 @@
 //   kernel_cases print FILE            the CUDA C of every function of FILE, geometry in comments
 //   kernel_cases cpu FILE OUT BATCHES  writes OUT/batch_K.cc and OUT/batch_K.bin for K < BATCHES: kernels, inputs and
 //                                      what the loop interpreter makes of them (run_cases.h reads them)
-//   kernel_cases nvcc FILE CACHE       compiles every kernel for sm_90a and compute_80, warnings being errors
+//   kernel_cases nvcc FILE CACHE NVCC  compiles every kernel for sm_90a and compute_80, warnings being errors
 //
 // In FILE each function follows a line `// case dims N=5,C=3; N=1,C=1 values KIND` (dims: one run each; may be empty).
 // Values: special (the type's extremes among them), small (0 to 15), unit (floats from -1 to 1), index K (0 to K-1).
@@ -205,7 +205,7 @@ int cpu(const std::string& path, const std::string& out, size_t batches) {
   return failed != 0;
 }
 
-int nvcc(const std::string& path, const std::string& cache) {
+int nvcc(const std::string& path, const std::string& cache, const std::string& compiler) {
   std::vector<std::string> sources;
   for (const Case& k : read_cases(path)) {
     sym::Context c;
@@ -213,6 +213,7 @@ int nvcc(const std::string& path, const std::string& cache) {
   }
   cuda::NvccOptions o;
   o.archs = {{90, false}, {80, true}};
+  o.nvcc = compiler;
   o.cache_folder = cache;
   size_t bytes = 0;
   const std::vector<cuda::Image> images = cuda::compile(sources, o);
@@ -229,7 +230,7 @@ int main(int argc, char** argv) {
   try {
     if (args.size() == 2 && args[0] == "print") return tripod::print(args[1]), 0;
     if (args.size() == 4 && args[0] == "cpu") return tripod::cpu(args[1], args[2], std::stoul(args[3]));
-    if (args.size() == 3 && args[0] == "nvcc") return tripod::nvcc(args[1], args[2]);
+    if (args.size() == 4 && args[0] == "nvcc") return tripod::nvcc(args[1], args[2], args[3]);
   } catch (const tripod::CompileError& e) {
     std::cerr << e.diagnostics.text("nvcc");
     return 1;
@@ -237,6 +238,6 @@ int main(int argc, char** argv) {
     std::cerr << e.what() << "\n";
     return 1;
   }
-  std::cerr << "usage: kernel_cases print FILE | cpu FILE OUT BATCHES | nvcc FILE CACHE\n";
+  std::cerr << "usage: kernel_cases print FILE | cpu FILE OUT BATCHES | nvcc FILE CACHE NVCC\n";
   return 2;
 }

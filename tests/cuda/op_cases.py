@@ -9,7 +9,7 @@ INTS = SIGNED + UNSIGNED
 NIBBLES = ["i4", "u4"]
 
 FLOAT_OPS = {
-    "add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "div": "{a} / {b}", "rem": "{a} rem {b}",
+    "add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "div": "{a} / {b}", "rem": "rem({a}, {b})",
     "min": "min({a}, {b})", "max": "max({a}, {b})", "fma": "fma({a}, {b}, {c})", "neg": "neg({a})", "abs": "abs({a})",
     "sqrt": "sqrt({a})", "floor": "floor({a})", "ceil": "ceil({a})", "trunc": "trunc({a})", "rint": "rint({a})",
     "chain": "({a} - ({b} - {c})) * {a} / ({b} * {c})", "less": "select({a} < {b}, {c}, {a})",
@@ -17,10 +17,10 @@ FLOAT_OPS = {
     "infinite": "select({a} < inf:{t}, {a}, -inf:{t})", "negneg": "neg(neg({a} * {b}))", "twice": "({a} + {b}) * ({a} + {b}) - {c}",
 }
 INT_OPS = {
-    "add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "div": "{a} / {b}", "rem": "{a} rem {b}",
+    "add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "div": "{a} / {b}", "rem": "rem({a}, {b})",
     "min": "min({a}, {b})", "max": "max({a}, {b})", "fma": "fma({a}, {b}, {c})", "neg": "neg({a})", "abs": "abs({a})",
     "and": "{a} & {b}", "or": "{a} | {b}", "xor": "{a} ^ {b}", "not": "not({a})", "shl": "{a} << {b}", "shr": "{a} >> {b}",
-    "by_constant": "({a} / 3:{t} + {a} rem 7:{t}) ^ ({a} << 3:{t}) ^ ({a} >> 2:{t})",
+    "by_constant": "({a} / 3:{t} + rem({a}, 7:{t})) ^ ({a} << 3:{t}) ^ ({a} >> 2:{t})",
     "mixed": "({a} + {b} & {c} | {a}) - ({b} << 1:{t})", "less": "select({a} < {b} & {b} <= {c}, {a}, {b})",
     "equal": "select({a} == {b} | not({a} != {c}), {a} + {b}, {c})", "constant": "max({a}, 100:{t}) - min({b}, 5:{t})",
 }
@@ -96,7 +96,7 @@ def cases() -> list[str]:
         found.append(elementwise(f"move_{t}", [("x", t), ("m", "b1")], [
             ("y", t, f"select({{m}}, {{x}}, {'1:' + t})"), ("z", "f32", "f32({x}) * 2")], "unit"))
     for t in NIBBLES:
-        found.append(paired(f"move_{t}", [("x", t)], [("y", t, "{x}"), ("z", "i32", "i32({x}) * 3")], "special"))
+        found.append(paired(f"move_{t}", [("x", t)], [("y", t, "{x}"), ("z", "i32", "i32({x}) * 3:i32")], "special"))
         found.append(paired(f"cast_to_{t}", [("x", "i32"), ("f", "f32")], [("y", t, f"{t}({{x}})"), ("z", t, f"{t}({{f}})")], "small"))
     for op in ["exp", "log", "sin", "cos", "tanh", "erf", "sigmoid", "asinh", "log1p"]:
         for t in FLOATS:

@@ -12,6 +12,28 @@ static std::vector<sym::Expr> physical(const loop::Buffer& b, const std::vector<
   return at;
 }
 
+// The offset of an element is a multiple of n: by its own form, or because it is along every dim (sums that were
+// simplified, t*5 - mod(t, 4) for 20*floordiv(t, 4) + 4*mod(t, 4), do not show it).
+bool KernelPrinter::is_multiple(const loop::Buffer& b, const std::vector<sym::Expr>& indices, int64_t n) const {
+  const sym::Expr offset = loop::offset(c_, b, indices);
+  if (offset->divisor % n == 0) return true;
+  const std::vector<sym::Expr> at = physical(b, indices);
+  const std::vector<sym::Expr>& extents = b->layout.is_row_major() ? b->shape : b->layout.extents;
+  sym::Expr stride = c_.constant(1);
+  for (size_t d = at.size(); d-- > 0; stride = stride * extents[d])
+    if ((at[d] * stride)->divisor % n != 0) return false;
+  return true;
+}
+
+// A thread's own number, or that of its warp or lane.
+bool KernelPrinter::names_thread(sym::Expr e) const {
+  for (int a = 0; a < 3; ++a) {
+    const sym::Expr v = axes_.block_var[a];
+    if (v && (e == v || e == sym::floordiv(v, 32) || e == sym::mod(v, 32))) return true;
+  }
+  return e.is_const(0) || (axes_.warp_var && (e == axes_.warp_var || e == axes_.lane_var));
+}
+
 // The text of an element: `x[n*C + c]` or `tile[k][m]`.
 std::string KernelPrinter::element(const loop::Buffer& b, const std::vector<sym::Expr>& indices) {
   const auto it = buffers_.find(b.get());
@@ -21,6 +43,8 @@ std::string KernelPrinter::element(const loop::Buffer& b, const std::vector<sym:
   const std::vector<sym::Expr> at = physical(b, indices);
   std::string s = p.name;
   hint_ = b->name + "_at";
+  for (size_t d = 0; d < static_cast<size_t>(p.thread_dims); ++d)
+    TRIPOD_CHECK(names_thread(at[d]), "kernel " + f_.name + " reads registers " + b->name + " of another thread: " + sym::text(at[d]));
   for (size_t d = static_cast<size_t>(p.thread_dims); d < at.size(); ++d) s += "[" + index(at[d]).s + "]";
   if (at.size() == static_cast<size_t>(p.thread_dims)) s += "[0]";
   return s;
@@ -44,6 +68,7 @@ Text KernelPrinter::load(const loop::ExprNode& e) {
     return e.dtype == DType::b1 ? Text{s + " != 0", kEqual} : Text{s};
   };
   if (!e.guard || e.guard.is_const(1)) return plain();
+  hint_ = e.buffer->name + "_i";
   const Text condition = index(e.guard), x = plain(), other = expr(e.other);
   return {within(condition, kOr) + " ? " + within(x, kOr) + " : " + within(other, kConditional), kConditional};
 }
@@ -89,7 +114,6 @@ void KernelPrinter::declare(const loop::Buffer& b) {
     shared_static_ += bytes;
     line("__shared__ __align__(16) " + type + " " + p.name + dims + ";");
   } else {
-    if (shared_bytes_ == 0) line("extern __shared__ __align__(16) unsigned char tp_shared[];", 0);
     line(type + " (&" + p.name + ")" + dims + " = *reinterpret_cast<" + type + " (*)" + dims + ">(tp_shared + " +
          std::to_string(shared_bytes_) + ");");
     shared_bytes_ += bytes;

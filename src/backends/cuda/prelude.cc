@@ -133,6 +133,8 @@ __device__ __forceinline__ float to_f32(bf16 x) { return bits_as<float>((unsigne
 #ifdef TRIPOD_CUDA_ON_CPU
 #include "cuda/ptx_on_cpu.h"
 #else
+extern __shared__ __align__(16) unsigned char tp_shared[];  // of the launch's size
+
 __device__ __forceinline__ float min_of(float a, float b) {
   float r;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));

@@ -98,7 +98,7 @@ class KernelPrinter {
   // vectors.cc
   void print_vector(const loop::StmtNode& s);
   struct Access {            // a run of `lanes` neighbours in memory, moved as a whole
-    sym::Expr first;         // offset of lane 0
+    std::vector<sym::Expr> first;  // indices of lane 0
     int chunk = 0;           // bytes moved at once
   };
   std::optional<Access> whole(const loop::Buffer& b, const std::vector<sym::Expr>& indices, sym::Expr lane, int64_t lanes);
@@ -115,6 +115,8 @@ class KernelPrinter {
   Text load(const loop::ExprNode& e);
   void store(const loop::Buffer& b, const std::vector<sym::Expr>& indices, const Text& value);
   void declare(const loop::Buffer& b);
+  bool is_multiple(const loop::Buffer& b, const std::vector<sym::Expr>& indices, int64_t n) const;
+  bool names_thread(sym::Expr e) const;
 
   // values.cc
   Text value(const loop::Expr& e);             // of a statement: puts locals in front of it

@@ -58,7 +58,7 @@ void KernelPrinter::print_store(const loop::StmtNode& s) {
     return line(it->second + "[" + variable(lane_) + "] = " + v + ";");
   }
   if (!s.guard || s.guard.is_const(1)) return store(s.buffer, s.indices, value(s.value));
-  hint_ = s.buffer->name + "_at";
+  hint_ = s.buffer->name + "_i";
   const std::string condition = index(s.guard).s;
   open(false);
   store(s.buffer, s.indices, value(s.value));
@@ -95,6 +95,7 @@ void KernelPrinter::print_let(const loop::StmtNode& s) {
 }
 
 void KernelPrinter::print_branch(const loop::StmtNode& s) {
+  hint_ = "i";
   const std::string condition = value(s.value).s;
   const auto arm = [&](size_t i) {
     open(false);
@@ -103,10 +104,11 @@ void KernelPrinter::print_branch(const loop::StmtNode& s) {
   };
   const std::string then = arm(0);
   if (s.body.size() == 1) return in_braces("if (" + condition + ")", then);
+  const std::string otherwise = arm(1);  // before anything is written: it may put locals in front of the branch
   line("if (" + condition + ") {");
   append(then);
   line("} else {");
-  append(arm(1));
+  append(otherwise);
   line("}");
 }
 

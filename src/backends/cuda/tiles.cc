@@ -54,7 +54,7 @@ void KernelPrinter::print_block_reduction(const loop::StmtNode& s) {
   const std::string tid = index(thread).s;
   const char* function = s.tile == loop::TileOp::reduce_sum ? "block_sum<" : "block_max<";
   for (int64_t e = 0; e < each; ++e) {
-    std::string scratch = "nullptr";
+    std::string scratch = "(" + type + "*)nullptr";
     if (warps > 1) {
       scratch = unique(base + "_warps", 0);
       shared_static_ += 32 * static_cast<int64_t>(sizeof(double));
@@ -87,11 +87,9 @@ void KernelPrinter::print_async_copy(const loop::StmtNode& s) {
                "kernel " + f_.name + ": a tile copy in a thread is asynchronous, to shared memory, and converts nothing");
   const int64_t bytes = elements * info(t).bits / 8;
   TRIPOD_CHECK(bytes == 4 || bytes == 8 || bytes == 16, "kernel " + f_.name + ": an asynchronous copy moves 4, 8 or 16 bytes");
-  for (const Region& r : {to, from}) {
-    const sym::Expr at = loop::offset(c_, r.buffer, r.offset);
-    TRIPOD_CHECK(at->divisor * info(t).bits / 8 % bytes == 0, "kernel " + f_.name + ": the place of an asynchronous copy in " +
-                                                                  r.buffer->name + " is not aligned: " + sym::text(at));
-  }
+  for (const Region& r : {to, from})
+    TRIPOD_CHECK(is_multiple(r.buffer, r.offset, elements), "kernel " + f_.name + ": the place of an asynchronous copy in " + r.buffer->name +
+                                                                " is not aligned: " + sym::text(loop::offset(c_, r.buffer, r.offset)));
   const std::string guard = s.guard && !s.guard.is_const(1) ? ", " + index(s.guard).s : "";
   line("copy_async<" + std::to_string(bytes) + ">(&" + element(to.buffer, to.offset) + ", &" + element(from.buffer, from.offset) + guard + ");");
 }
@@ -190,7 +188,7 @@ void KernelPrinter::print_fragment_load(const loop::StmtNode& s) {
     const Row r = named(along_columns);
     const sym::Expr offset = loop::offset(c_, from.buffer, along_columns ? at(r.row, r.column + v) : at(r.row + v, r.column));
     const auto linear = sym::linear_in(offset, v);
-    if (!sixteen || !linear || !linear->coefficient.is_const(1) || linear->rest->divisor % 8 != 0) continue;
+    if (!sixteen || !linear || !linear->coefficient.is_const(1) || !is_multiple(from.buffer, at(r.row, r.column), 8)) continue;
     // Memory runs along k of a and along n of b in the order that the instruction gives; otherwise transposed.
     const bool transposed = (f.operand == Operand::a) != along_columns;
     unrolled({{"ri", rows}, {"qi", columns}}, [&](const std::vector<sym::Expr>& i) {

@@ -36,22 +36,21 @@ std::optional<KernelPrinter::Access> KernelPrinter::whole(const loop::Buffer& b,
   const sym::Expr at = loop::offset(c_, b, indices);
   const auto linear = sym::linear_in(at, lane);
   if (!linear || !linear->coefficient.is_const(1)) return std::nullopt;
-  const int64_t size = info(b->dtype).bits / 8, divisor = linear->rest->divisor;
+  std::vector<sym::Expr> first;
+  for (sym::Expr i : indices) first.push_back(sym::substitute(i, {{lane, c_.constant(0)}}));
+  const int64_t size = info(b->dtype).bits / 8;
   int chunk = 16;
-  while (chunk > size && ((lanes * size) % chunk != 0 || (divisor != 0 && (divisor * size) % chunk != 0))) chunk /= 2;
+  while (chunk > size && (lanes * size % chunk != 0 || !is_multiple(b, first, chunk / size))) chunk /= 2;
   if (chunk <= size) return std::nullopt;
-  return Access{linear->rest, chunk};
+  return Access{first, chunk};
 }
 
 void KernelPrinter::load_whole(const loop::ExprNode& e, const Access& a, int64_t lanes) {
   const std::string name = unique(e.buffer->name + std::to_string(lanes), scopes_.size() - 1);
   const auto it = buffers_.find(e.buffer.get());
   TRIPOD_CHECK(it != buffers_.end(), "buffer " + e.buffer->name + " has no memory here");
-  const sym::Map first{{lane_, c_.constant(0)}};
-  std::vector<sym::Expr> indices;
-  for (sym::Expr i : e.indices) indices.push_back(sym::substitute(i, first));
   line("__align__(" + std::to_string(a.chunk) + ") " + memory_type(e.dtype) + " " + name + "[" + std::to_string(lanes) + "];");
-  line("load_vector<" + std::to_string(a.chunk) + ">(" + name + ", &" + element(e.buffer, indices) + ");");
+  line("load_vector<" + std::to_string(a.chunk) + ">(" + name + ", &" + element(e.buffer, a.first) + ");");
   kept_.push_back(loop::Expr(&e));
   lanes_[number(kept_.back())] = name;
 }
@@ -106,12 +105,8 @@ void KernelPrinter::print_vector(const loop::StmtNode& s) {
   const std::string body = close();
   line("#pragma unroll");
   in_braces("for (int " + name + " = 0; " + name + " < " + std::to_string(lanes) + "; ++" + name + ")", body);
-  const sym::Map first{{lane_, c_.constant(0)}};
-  for (const Store& w : whole_stores) {
-    std::vector<sym::Expr> indices;
-    for (sym::Expr i : w.s->indices) indices.push_back(sym::substitute(i, first));
-    line("store_vector<" + std::to_string(w.access.chunk) + ">(&" + element(w.s->buffer, indices) + ", " + w.name + ");");
-  }
+  for (const Store& w : whole_stores)
+    line("store_vector<" + std::to_string(w.access.chunk) + ">(&" + element(w.s->buffer, w.access.first) + ", " + w.name + ");");
   lane_ = {};
   lanes_.clear();
   stored_lanes_.clear();
