@@ -234,11 +234,11 @@ Text KernelPrinter::int_operation(const loop::ExprNode& e) {
     const Text r = infix(a, op, b, kBits);
     return is_promoted(t) ? converted(value_type(t), r) : r;
   };
-  const std::optional<int64_t> constant =
-      e.args.size() > 1 && e.args[1]->op == Op::constant ? std::optional(static_cast<int64_t>(e.args[1]->bits)) : std::nullopt;
+  const bool by_constant = e.args.size() > 1 && e.args[1]->op == Op::constant;
+  const int64_t constant = by_constant ? static_cast<int64_t>(e.args[1]->bits) : 0;
   // By a constant C's division and shift are right, unless the result has to be narrowed.
-  const bool simple_divisor = constant && *constant != 0 && !(is_signed(t) && *constant == -1) && !is_promoted(t);
-  const bool simple_shift = constant && *constant >= 0 && *constant < info(t).bits && !is_promoted(t);
+  const bool simple_divisor = by_constant && constant != 0 && !(is_signed(t) && constant == -1) && !is_promoted(t);
+  const bool simple_shift = by_constant && constant >= 0 && constant < info(t).bits && !is_promoted(t);
   if (t == DType::b1) {
     switch (e.op) {
       case Op::bit_and: return infix(a, " && ", b, kAnd);
@@ -282,10 +282,10 @@ Text KernelPrinter::int_operation(const loop::ExprNode& e) {
       return is_promoted(t) ? converted(value_type(t), r) : r;
     }
     case Op::shl:
-      if (simple_shift && !is_signed(t)) return infix(a, " << ", {std::to_string(*constant)}, kBits);
+      if (simple_shift && !is_signed(t)) return infix(a, " << ", {std::to_string(constant)}, kBits);
       return call("shift_left", {a, b});
     case Op::shr:
-      if (simple_shift) return infix(a, " >> ", {std::to_string(*constant)}, kBits);
+      if (simple_shift) return infix(a, " >> ", {std::to_string(constant)}, kBits);
       return call("shift_right", {a, b});
     default: internal_error(__FILE__, __LINE__, "no text for " + std::string(loop::name(e.op)) + " on integers");
   }
