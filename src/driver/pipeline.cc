@@ -139,7 +139,13 @@ host::Program plan(const Session& s, const graph::Module& m, const ModuleGroups&
   };
   in.sites = &sites;
   for (const auto& [output, input] : s.options().aliases) in.aliased_outputs.insert(output);
-  return host::Planner(m, in, weights).run();
+  host::Program p = host::Planner(m, in, weights).run();
+  const auto named = [](const std::vector<host::IoSpec>& list, const std::string& name) {
+    return std::find_if(list.begin(), list.end(), [&](const host::IoSpec& io) { return io.name == name; });
+  };
+  for (const auto& [output, input] : s.options().aliases)
+    p.outputs[named(p.outputs, output) - p.outputs.begin()].shares = static_cast<int32_t>(named(p.inputs, input) - p.inputs.begin());
+  return p;
 }
 
 void write_file(const std::string& path, const void* data, size_t size) {

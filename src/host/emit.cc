@@ -380,6 +380,9 @@ void emit(const Program& p, const EmitOptions& options, llvm::Module& module) {
   const bool external = !options.external_weights.empty();
   llvm::Constant* weights = options.weights_size == 0 || external ? null : module.getOrInsertGlobal("tp_weights", b.getInt8Ty());
   if (auto* g = llvm::dyn_cast<llvm::GlobalVariable>(weights)) g->setVisibility(llvm::GlobalValue::HiddenVisibility);
+  std::vector<llvm::Constant*> shares;
+  for (const IoSpec& o : p.outputs) shares.push_back(b.getInt32(o.shares));
+  const bool shared = std::any_of(p.outputs.begin(), p.outputs.end(), [](const IoSpec& o) { return o.shares >= 0; });
   // In the order of tp_model's fields.
   std::vector<llvm::Constant*> fields = {
       b.getInt32(kTripodAbiVersion), b.getInt32(options.cpu_features),
@@ -388,8 +391,8 @@ void emit(const Program& p, const EmitOptions& options, llvm::Module& module) {
       io_table(e, p.inputs, p, true), io_table(e, p.outputs, p, false), symbol_table(e, p), segments,
       program, weights, b.getInt64(options.weights_size),
       external ? e.string(options.external_weights) : null, external ? e.string(options.external_header) : null,
-      e.array(ptr, sites, "tripod_sites"), b.getInt32(p.sites.size()), null};
-  (void)i32, (void)i64;
+      e.array(ptr, sites, "tripod_sites"), b.getInt32(p.sites.size()), null, shared ? e.array(i32, shares, "tripod_shares") : null};
+  (void)i64;
   llvm::Constant* model = llvm::ConstantStruct::getAnon(fields);
   auto* g = new llvm::GlobalVariable(module, model->getType(), true, llvm::GlobalValue::ExternalLinkage, model, "tp_the_model");
   g->setVisibility(llvm::GlobalValue::HiddenVisibility);

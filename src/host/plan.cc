@@ -16,11 +16,11 @@ Program Planner::run() {
   context_ = &g.sym();
   for (ValueId v : g.inputs()) {
     const graph::Type& t = g.type(v);
-    p_.inputs.push_back({g.value(v).name, t.dtype, t.shape});
+    p_.inputs.push_back({g.value(v).name, t.dtype, t.shape, -1});
   }
   for (size_t i = 0; i < g.outputs().size(); ++i) {
     const graph::Type& t = g.type(g.outputs()[i]);
-    p_.outputs.push_back({g.output_names()[i], t.dtype, t.shape});
+    p_.outputs.push_back({g.output_names()[i], t.dtype, t.shape, -1});
   }
   for (const Index& s : m_.symbols) p_.symbols.push_back({s, s->name, true});
   for (const Index& s : m_.data_symbols) p_.symbols.push_back({s, s->name, false});

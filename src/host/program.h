@@ -110,6 +110,7 @@ struct IoSpec {
   std::string name;
   DType dtype;
   std::vector<Index> shape;
+  int32_t shares = -1;    // of an output: the input whose memory it may be given
 };
 
 struct Program {

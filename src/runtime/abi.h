@@ -121,6 +121,7 @@ struct tp_model {
   const char* const* sites;       // "node 12 Gather 'emb'" for error reports, indexed by the site numbers below
   int32_t num_sites;
   const tp_device_part* device;   // nullptr: the model runs on the CPU
+  const int32_t* shares;          // nullptr, or for each output the input whose memory it may be given (--alias), or -1
 };
 
 enum : uint32_t { kTripodAbiVersion = 1 };

@@ -55,10 +55,12 @@ bool overlap(const char* a, int64_t a_bytes, const char* b, int64_t b_bytes) { r
 // The program may write an output before it has read all of an input, so the caller's memory must be apart.
 tripod_status check_apart(tp_run& run, int32_t i, const char* data, int64_t bytes) {
   const tp_model& model = tp_the_model;
-  for (int32_t k = 0; k < model.num_inputs; ++k)
+  for (int32_t k = 0; k < model.num_inputs; ++k) {
+    if (model.shares && model.shares[i] == k && data == run.inputs[k]) continue;
     if (overlap(data, bytes, run.inputs[k], run.input_bytes[k]))
       return fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": its memory overlaps that of input %d '%s'", i, model.outputs[i].name,
                   k, model.inputs[k].name);
+  }
   for (int32_t k = 0; k < model.num_outputs; ++k)
     if (run.outputs[k].produced && overlap(data, bytes, run.outputs[k].data, run.outputs[k].bytes))
       return fail(run, TRIPOD_INVALID_ARGUMENT, OUTPUT ": its memory overlaps that of output %d '%s'", i,

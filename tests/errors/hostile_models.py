@@ -59,14 +59,6 @@ def cycle_of(length: int) -> onnx.ModelProto:
     return graph_model(nodes, [X], [info("v0", [2])])
 
 
-def squared_dims(times: int) -> onnx.ModelProto:
-    """A shape whose dims are N^(2^times)."""
-    nodes = [N("Shape", ["x"], ["s0"])]
-    nodes += [N("Mul", [f"s{k}"] * 2, [f"s{k + 1}"], name=f"square{k}") for k in range(times)]
-    nodes += [N("Expand", ["one", f"s{times}"], ["y"], name="expand")]
-    return graph_model(nodes, [info("x", ["N", "M"])], [ANY], [array([1], "one", np.float32)])
-
-
 def growing_dims(times: int) -> onnx.ModelProto:
     """Sums and products of two dims by turns: polynomials that explode."""
     nodes = [N("Shape", ["x"], ["s0"]), N("Shape", ["z"], ["s1"])]
@@ -162,7 +154,6 @@ CASES: dict[str, Bad] = {
         saved(with_functions([function("F", [N("Nope", ["a"], ["r"], name="in")])], "F")), ["call/in", "Nope"]),
     "cycle_long": Bad(saved(cycle_of(100_000)), ["node 0", "more)"]),
     "concat_doubling": Bad(saved(chain("Concat", 70, twice=True, shape=["N"])), ["n57", "Concat"]),
-    "dims_squared": Bad(saved(squared_dims(20)), ["square", "Mul"]),
     "dims_growing": Bad(saved(growing_dims(40)), ["step"]),
     "dims_clamped": Bad(saved(clamped_dims(40)), ["cut", "4096"]),
     "int4_short": Bad(

@@ -90,7 +90,7 @@ def check_explain(c: Checks, folder: Path) -> None:
         ("no code", "another view of the same memory"),
         "explain: a view",
     )
-    c.equal(place["node 0 Add 'folded'"]["why"], "folded, or not needed", "explain: a folded node")
+    c.equal(place["node 0 Add 'folded'"]["why"], "computed from the dims, or a constant", "explain: a folded node")
     minus = place["node 4 Neg 'minus'"]
     c.check(any(r.startswith("contraction: ") for r in minus["not"]), "explain: why not another rule", minus)
     text = tripod("explain", file).stdout

@@ -161,5 +161,5 @@ const tp_device_part kDevice = {3, 6, kImages, kNames, kOrigins};
 extern "C" {
 extern const tp_model tp_the_model __attribute__((visibility("hidden"))) = {
     kTripodAbiVersion, kTpAvx2, kManifest, sizeof kManifest - 1, 2, 3, 3, 3, kInputs, kOutputs, kSymbols, kSegments,
-    program, reinterpret_cast<const char*>(kWeights), sizeof kWeights, nullptr, nullptr, kSites, 3, &kDevice};
+    program, reinterpret_cast<const char*>(kWeights), sizeof kWeights, nullptr, nullptr, kSites, 3, &kDevice, nullptr};
 }

@@ -131,5 +131,5 @@ const char kWeights[] = "\3";
 extern "C" {
 extern const tp_model tp_the_model __attribute__((visibility("hidden"))) = {
     kTripodAbiVersion, kTpAvx2, kManifest, sizeof kManifest - 1, 3, 3, 3, 3, kInputs, kOutputs, kSymbols, kSegments,
-    program, kWeights, sizeof kWeights, nullptr, nullptr, kSites, 3, nullptr};
+    program, kWeights, sizeof kWeights, nullptr, nullptr, kSites, 3, nullptr, nullptr};
 }
