@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 suites=(includes unit ops resized models python steady fuzz sanitizers)
 # The long comparisons with ONNX Runtime run when they are named, until their lists of known failures are settled.
-default_suites=includes,unit,ops,python
+default_suites=includes,unit,ops,models,python,steady
 device=cpu
 only=$default_suites
 while [ $# -gt 0 ]; do

@@ -234,7 +234,8 @@ def pool(d: Draw, op: str) -> Small:
         attrs["auto_pad"] = d.one("SAME_UPPER", "SAME_LOWER", "VALID")
     elif d.chance(0.7):
         attrs["pads"] = [d.number(0, k - 1) for k in kernel + kernel]
-    if opset >= 10 and d.chance() and (op != "LpPool" or opset >= 18):
+    # ONNX Runtime 1.32's LpPool rounds up with VALID too, against the formula of the specification.
+    if opset >= 10 and d.chance() and (op != "LpPool" or (opset >= 18 and attrs.get("auto_pad") != "VALID")):
         attrs["ceil_mode"] = 1
     if op == "AveragePool":
         attrs["count_include_pad"] = d.number(0, 1)
@@ -572,7 +573,8 @@ def larger(d: Draw, op: str) -> Small:
         lstm = op == "LSTM layout"
         n, gates, hidden, size, steps, batch = d.number(1, 2), 4 if lstm else 3, d.number(1, 9), 3, d.number(1, 4), d.number(1, 3)
         attrs = {"hidden_size": hidden, "direction": "bidirectional" if n == 2 else d.one("forward", "reverse")}
-        names = ["Sigmoid", "Tanh", "Relu", "HardSigmoid", "Softsign", "Elu", "LeakyRelu", "Affine", "ThresholdedRelu", "Softplus", "ScaledTanh"]
+        names = ["Sigmoid", "Tanh", "Relu", "HardSigmoid", "Softsign", "Elu", "LeakyRelu", "Softplus", "ScaledTanh"]
+        # Not Affine and ThresholdedRelu: ONNX Runtime 1.32 has other defaults for their alpha than the operators' 1.0.
         attrs["activations"] = [d.one(*names) for _ in range((3 if lstm else 2) * n)]
         if any(a in ("HardSigmoid", "Elu", "LeakyRelu", "Affine", "ThresholdedRelu", "ScaledTanh") for a in attrs["activations"]) and d.chance():
             attrs["activations"] = (["Sigmoid", "Tanh", "Tanh"] if lstm else ["Sigmoid", "Tanh"]) * n
@@ -608,7 +610,9 @@ def main() -> int:
             continue
         for k in range(args.count):
             cases.append(make(Draw(zlib.crc32(f"{name} {args.seed} {k}".encode()))))
-    return run_all(cases, verbose=args.verbose)
+    # Free dims leave these lists' lengths open, and with them ranks.
+    limits = ("must be known at compile time", "must be a constant")
+    return run_all(cases, allowed=lambda _, message: any(w in message for w in limits), verbose=args.verbose)
 
 
 if __name__ == "__main__":
