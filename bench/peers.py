@@ -255,13 +255,13 @@ def report(results: list[dict[str, Any]], command: str, load: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_section(path: Path, text: str) -> None:
+def write_section(path: Path, text: str, title: str, begin: str, end: str) -> None:
     """Replaces what stands between the markers in `path`, or appends it."""
     old = path.read_text() if path.exists() else "# Results\n\n"
-    section = f"{BEGIN}\n## Beside ONNX Runtime and OpenVINO\n\n{text}{END}\n"
-    if BEGIN in old and END in old:
-        head, rest = old.split(BEGIN, 1)
-        path.write_text(head + section + rest.split(END, 1)[1].lstrip("\n"))
+    section = f"{begin}\n## {title}\n\n{text}{end}\n"
+    if begin in old and end in old:
+        head, rest = old.split(begin, 1)
+        path.write_text(head + section + rest.split(end, 1)[1].lstrip("\n"))
     else:
         path.write_text(old.rstrip("\n") + "\n\n" + section)
 
@@ -320,7 +320,7 @@ def main() -> int:
     text = report(results, command_line(), load)
     print("\n" + text)
     if args.results:
-        write_section(args.results, text)
+        write_section(args.results, text, "Beside ONNX Runtime and OpenVINO", BEGIN, END)
     if args.json:
         args.json.write_text(json.dumps(results, indent=1))
     return 0

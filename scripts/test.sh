@@ -2,14 +2,14 @@
 # Sets up, builds, and passes every test; .ci/run is this script. From nothing it takes under 40 minutes on 2 cores.
 #
 # usage: scripts/test.sh [--device cpu|cuda] [--only SUITE[,SUITE...]] [--list]
-#   suites: includes unit ops python, and on demand resized and models (--list prints them all).
+#   suites: includes unit ops python, and on demand the others (--list prints them all).
 # Ends with the line "N passed, N failed"; the exit code is 0 when none failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-suites=(includes unit ops resized models python)
+suites=(includes unit ops resized models python steady fuzz sanitizers)
 # The long comparisons with ONNX Runtime run when they are named, until their lists of known failures are settled.
-default_suites=includes,unit,ops,python
+default_suites=includes,unit,ops,models,python,steady
 device=cpu
 only=$default_suites
 while [ $# -gt 0 ]; do
@@ -87,6 +87,25 @@ run_python_checks() {
   [ "$f" -eq 0 ]
 }
 
+# The unit tests of what reads untrusted bytes, and the error models, under AddressSanitizer and UBSan; the runtime's
+# under ThreadSanitizer.
+run_sanitizers() {
+  local p=0 f=0 tests=(base sym graph onnx graphopt loop runtime)
+  scripts/build.sh --config asan tripod "${tests[@]/%/_test}" && scripts/build.sh --config tsan runtime_test || return 1
+  export ASAN_OPTIONS=detect_leaks=0
+  for t in "${tests[@]/#/asan/bin/}" tsan/bin/runtime; do
+    if build/${t}_test --gtest_brief=1; then p=$((p + 1)); else f=$((f + 1)); echo "not good: $t"; fi
+  done
+  if $python tests/errors/check_errors.py --compiler build/asan/bin/tripod; then p=$((p + 1)); else f=$((f + 1)); fi
+  if $python tests/ops/run.py --compiler build/asan/bin/tripod --every 25 --mode stripped; then p=$((p + 1)); else f=$((f + 1)); fi
+  echo "$p passed, $f failed"
+  [ "$f" -eq 0 ]
+}
+
+run_fuzz() {
+  scripts/build.sh --config asan fuzzers && $python tests/fuzz/run.py --seconds 10
+}
+
 finish() {
   [ ${#broken[@]} -eq 0 ] || echo "test.sh: not good: ${broken[*]}"
   echo "$passed passed, $failed failed"
@@ -108,4 +127,7 @@ wanted ops && count ops $python tests/ops/run.py --summary
 wanted resized && count resized $python tests/ops/resized.py --mode resized --summary
 wanted models && count models $python tests/models/run.py
 wanted python && count python run_python_checks
+wanted steady && count steady $python bench/runtime.py --check --seconds 1
+wanted sanitizers && count sanitizers run_sanitizers
+wanted fuzz && count fuzz run_fuzz
 finish

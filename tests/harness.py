@@ -47,7 +47,9 @@ def compile_model(compiler: str, model: Path, so: Path, args: Sequence[str] = ()
     command = [compiler, "compile", str(model), "-o", str(so), *args]
     start = time.monotonic()
     with tempfile.TemporaryFile() as messages:
-        p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=messages, stdin=subprocess.DEVNULL)
+        # What a runner preloads (guarded.py) is for the model's run.
+        env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+        p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=messages, stdin=subprocess.DEVNULL, env=env)
         killed, p.returncode, peak = _wait(p, timeout)
         messages.seek(0)
         text = messages.read().decode(errors="replace")

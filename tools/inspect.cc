@@ -1,16 +1,18 @@
 // tripod inspect: what is in a model.so.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "base/diagnostic.h"
 #include "commands.h"
-#include "model.h"
+#include "driver/kernel_source.h"
+#include "driver/loaded_model.h"
 
 namespace tripod::tools {
 namespace {
 
 struct InspectOptions {
-  std::string model, kernel;
+  std::string model, kernel, form = "loop";
   bool source = false, json = false;
 };
 
@@ -22,17 +24,38 @@ void print_values(const nlohmann::json& list, const char* what) {
   }
 }
 
+// What a kernel is for, and with --source its text; the comments of that stand for every form.
+void print_kernel(const InspectOptions& o, const nlohmann::json& m) {
+  const auto all = m.value("kernels", nlohmann::json::array());
+  const auto k = std::find_if(all.begin(), all.end(), [&](const auto& j) { return j["name"] == o.kernel; });
+  if (k == all.end()) throw CompileError({}, "no kernel \"" + o.kernel + "\"", "tripod inspect without --kernel lists them");
+  nlohmann::ordered_json j = {{"kernel", o.kernel}};
+  for (const auto& s : m["steps"]) {
+    if (s.value("kernel", "") != o.kernel || !s.contains("work")) continue;
+    const auto& w = m["works"][s["work"].get<size_t>()];
+    for (const char* key : {"rule", "nodes", "flops", "bytes"})
+      if (w.contains(key)) j[key] = w[key];
+    j["extent"] = s["extent"], j["grain"] = s["grain"];
+  }
+  const std::string text = o.source ? kernel_source((*k)["loops"], o.kernel, m["cpu"], o.form) : "";
+  if (o.json) {
+    if (!text.empty()) j["source"] = text;
+    std::printf("%s\n", j.dump(1).c_str());
+    return;
+  }
+  if (!text.empty()) {
+    std::printf("%s", text.c_str());   // as it is: debug information counts its lines
+    return;
+  }
+  for (const auto& [key, value] : j.items())
+    if (key != "nodes") std::printf("%s: %s\n", key.c_str(), value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+  for (const auto& n : j.value("nodes", nlohmann::ordered_json::array())) std::printf("  %s\n", n.get<std::string>().c_str());
+}
+
 void inspect(const InspectOptions& o) {
   LoadedModel model(o.model);
   const nlohmann::json& m = model.manifest();
-  if (!o.kernel.empty()) {
-    for (const auto& k : m.value("kernels", nlohmann::json::array()))
-      if (k["name"] == o.kernel) {
-        std::printf("%s\n", k["loops"].get<std::string>().c_str());
-        return;
-      }
-    throw CompileError({}, "no kernel \"" + o.kernel + "\"", "tripod inspect without --kernel lists them");
-  }
+  if (!o.kernel.empty()) return print_kernel(o, m);
   if (o.json) {
     std::printf("%s\n", m.dump(1).c_str());
     return;
@@ -53,7 +76,8 @@ void add_inspect(CLI::App& app, int& code) {
   CLI::App* c = app.add_subcommand("inspect", "what a compiled model holds: inputs, outputs, dims, kernels");
   c->add_option("model", o->model, "the model.so")->required();
   CLI::Option* kernel = c->add_option("--kernel", o->kernel, "one kernel");
-  c->add_flag("--source", o->source, "its loop IR")->needs(kernel);
+  CLI::Option* source = c->add_flag("--source", o->source, "its text: loop IR, or what --as says")->needs(kernel);
+  c->add_option("--as", o->form, "loop (the default), llvm, optimised, asm")->needs(source)->check(CLI::IsMember({"loop", "llvm", "optimised", "asm"}));
   c->add_flag("--json", o->json, "the manifest as it is");
   c->callback([o, &code] { code = guarded(o->model, [&] { inspect(*o); }); });
 }

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "commands.h"
+#include "crash.h"
 
 int main(int argc, char** argv) {
   using namespace tripod::tools;
@@ -15,12 +16,14 @@ int main(int argc, char** argv) {
   add_bench(app, code);
   add_inspect(app, code);
   add_opt(app, code);
+  add_verify(app, code);
   const auto commands = app.get_subcommands([](CLI::App*) { return true; });
   const auto is_named = [&](const CLI::App* c) { return argv[1] == c->get_name(); };
   if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), is_named)) {
     std::fprintf(stderr, "tripod: no command \"%s\"; tripod --help lists them\n", argv[1]);
     return 2;
   }
+  install_crash_handler(argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -16,7 +16,7 @@ from typing import Any, Callable, Sequence
 import ml_dtypes
 import numpy as np
 
-API_VERSION = 1
+API_VERSION = 2
 
 # In the order of enum tripod_dtype.
 DTYPES: list[np.dtype] = [np.dtype(t) for t in (
@@ -60,7 +60,8 @@ ALLOCATOR = ct.CFUNCTYPE(ct.c_void_p, ct.c_void_p, ct.c_int32, ct.c_size_t, ct.c
 
 class ContextOptions(ct.Structure):
     _fields_ = [("version", ct.c_uint32), ("device", ct.c_int32), ("device_id", ct.c_int32), ("stream", ct.c_void_p),
-                ("allocator", ALLOCATOR), ("allocator_user", ct.c_void_p)]
+                ("allocator", ALLOCATOR), ("allocator_user", ct.c_void_p), ("step_hook", ct.c_void_p),
+                ("step_user", ct.c_void_p)]
 
 
 class Api(ct.Structure):
@@ -73,7 +74,8 @@ class Api(ct.Structure):
                 ("run", ct.CFUNCTYPE(ct.c_int32, ct.c_void_p, ct.POINTER(Value), ct.c_int32, ct.POINTER(Value),
                                      ct.c_int32)),
                 ("set_num_threads", ct.CFUNCTYPE(ct.c_int32, ct.c_int32)),
-                ("last_error", ct.CFUNCTYPE(ct.c_char_p))]
+                ("last_error", ct.CFUNCTYPE(ct.c_char_p)),
+                ("synchronize", ct.CFUNCTYPE(ct.c_int32, ct.c_void_p))]
 
 
 def aligned(a: np.ndarray, bytes_: int = 64) -> np.ndarray:
@@ -152,11 +154,26 @@ def _read(value: Value) -> Any:
     return (_unpack4(raw, count, dtype) if packed else raw.view(dtype)).reshape(shape).copy()
 
 
-class Model:
-    """A loaded model.so with one context on the CPU. Close it, or use it in a `with`."""
+def parse_device(device: str) -> tuple[int, int]:
+    """(tripod_device, device_id) of "cpu", "cuda" or "cuda:N"."""
+    kind, _, number = device.partition(":")
+    if device == "cpu":
+        return 0, 0
+    if kind != "cuda" or not (number.isdigit() or device == "cuda"):
+        raise TripodError(1, f"device: wanted cpu, cuda or cuda:N, got {device!r}")
+    return 1, int(number or 0)
 
-    def __init__(self, path: str, threads: int | None = None):
-        """Opens `path`; `threads` as in set_num_threads (None leaves the model's default)."""
+
+class Model:
+    """A loaded model.so with one context. Close it, or use it in a `with`.
+
+    Arrays are numpy's, in host memory, also for a model on a GPU, which then copies them at each call; TVM-FFI takes
+    tensors that are on the GPU already.
+    """
+
+    def __init__(self, path: str, threads: int | None = None, device: str | None = None, stream: int | None = None):
+        """Opens `path`; `threads` as in set_num_threads (None leaves the model's default); `device` is "cpu", "cuda" or
+        "cuda:N" (None: what the model was compiled for, the first GPU); `stream` is a CUstream of that GPU."""
         library = ct.CDLL(str(path))
         get = library.tripod_get_api
         get.restype, get.argtypes = ct.POINTER(Api), [ct.c_uint32]
@@ -167,7 +184,9 @@ class Model:
         self._buffers: dict[int, np.ndarray] = {}
         self._allocator = ALLOCATOR(self._allocate)
         self._context = ct.c_void_p()
-        options = ContextOptions(API_VERSION, 0, 0, None, self._allocator, None)
+        if device is None:
+            device = "cuda" if self.describe().get("target") == "cuda" else "cpu"
+        options = ContextOptions(API_VERSION, *parse_device(device), stream, self._allocator, None, None, None)
         if threads is not None:
             self._check(self._api.set_num_threads(threads))
         self._check(self._api.create_context(ct.byref(options), ct.byref(self._context)))
@@ -187,7 +206,10 @@ class Model:
 
     def _allocate(self, _user: int, output: int, size: int, _dtype: int, _rank: int, _shape: Any) -> int:
         """The allocator callback: `size` bytes aligned to 64, kept until the output's next allocation."""
-        buffer = np.empty(size + 64, dtype=np.uint8)
+        try:
+            buffer = np.empty(size + 64, dtype=np.uint8)
+        except MemoryError:
+            return 0  # the model reports it
         self._buffers[output] = buffer
         return (buffer.ctypes.data + 63) // 64 * 64
 
@@ -198,6 +220,10 @@ class Model:
     def _check(self, status: int) -> None:
         if status:
             raise TripodError(status, self.last_error())
+
+    def synchronize(self) -> None:
+        """Waits for runs on a GPU; raises what one of their kernels found."""
+        self._check(self._api.synchronize(self._context))
 
     def describe(self) -> dict[str, Any]:
         """The manifest."""

@@ -1,11 +1,29 @@
 #include "base/diagnostic.h"
 
+#include "base/printable.h"
+
 namespace tripod {
 
+static constexpr size_t kMaxMessage = 2000;
+
+std::string printable(std::string_view text, size_t most) {
+  std::string s;
+  for (char c : text.substr(0, most)) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u >= 0x20 && u != 0x7f) {
+      s += c;
+    } else {
+      constexpr char kHex[] = "0123456789abcdef";
+      s += {'\\', 'x', kHex[u >> 4], kHex[u & 15]};
+    }
+  }
+  return text.size() > most ? s + "..." : s;
+}
+
 std::string Site::text() const {
-  if (index < 0) return name;
-  std::string s = "node " + std::to_string(index) + " " + op;
-  if (!name.empty()) s += " '" + name + "'";
+  if (index < 0) return printable(name);
+  std::string s = "node " + std::to_string(index) + " " + printable(op);
+  if (!name.empty()) s += " '" + printable(name) + "'";
   return s;
 }
 
@@ -18,9 +36,9 @@ std::string Diagnostics::text(std::string_view file) const {
   std::string s;
   for (const Diagnostic& d : errors_) {
     const std::string where = d.site.text();
-    s += std::string(file) + ": error: " + (where.empty() ? "" : where + ": ") + d.message + "\n";
-    for (const std::string& n : d.notes) s += "  note: " + n + "\n";
-    if (!d.hint.empty()) s += "  hint: " + d.hint + "\n";
+    s += std::string(file) + ": error: " + (where.empty() ? "" : where + ": ") + printable(d.message, kMaxMessage) + "\n";
+    for (const std::string& n : d.notes) s += "  note: " + printable(n, kMaxMessage) + "\n";
+    if (!d.hint.empty()) s += "  hint: " + printable(d.hint, kMaxMessage) + "\n";
   }
   if (!errors_.empty())
     s += std::to_string(errors_.size()) + (errors_.size() == 1 ? " error\n" : " errors\n");

@@ -8,12 +8,27 @@ namespace tripod::codegen {
 using loop::LoopKind;
 using loop::StmtKind;
 
-KernelInfo emit_kernel(llvm::Module& module, const loop::Function& f, const std::string& symbol, sym::Context& context) {
-  return KernelEmitter(module, f, context).run(symbol);
+KernelInfo emit_kernel(llvm::Module& module, const loop::Function& f, const std::string& symbol, sym::Context& context,
+                       llvm::DIBuilder& debug) {
+  return KernelEmitter(module, f, context, debug).run(symbol);
 }
 
-KernelEmitter::KernelEmitter(llvm::Module& module, const loop::Function& f, sym::Context& context)
-    : module_(module), f_(f), sym_(context), b_(module.getContext()), index_(b_) {}
+KernelEmitter::KernelEmitter(llvm::Module& module, const loop::Function& f, sym::Context& context, llvm::DIBuilder& debug)
+    : module_(module), f_(f), sym_(context), b_(module.getContext()), index_(b_), debug_(debug) {}
+
+// The body's entry in the debug information: its source is SYMBOL.loop, which `tripod inspect --kernel SYMBOL --source`
+// prints, and its name says which ONNX nodes it computes.
+void KernelEmitter::describe(const std::string& symbol) {
+  loop::text(f_, lines_);
+  std::string name = symbol;
+  for (const Site& s : f_.origins) name += (&s == &f_.origins[0] ? ": " : ", ") + s.text();
+  llvm::DIFile* file = debug_.createFile(symbol + ".loop", "tripod");
+  llvm::DISubprogram* p = debug_.createFunction(file, name, function_->getName(), file, 1,
+                                                debug_.createSubroutineType(debug_.getOrCreateTypeArray({})), 1, llvm::DINode::FlagZero,
+                                                llvm::DISubprogram::SPFlagDefinition | llvm::DISubprogram::SPFlagLocalToUnit | llvm::DISubprogram::SPFlagOptimized);
+  function_->setSubprogram(p);
+  b_.SetCurrentDebugLocation(llvm::DILocation::get(b_.getContext(), 1, 0, p));
+}
 
 // void symbol(const uint64_t* args, int64_t begin, int64_t end, void* scratch): loads its arguments and calls the
 // body, whose pointer parameters are noalias (an alias fact needs a parameter).
@@ -42,6 +57,7 @@ KernelInfo KernelEmitter::run(const std::string& symbol) {
     index_.bind(d, function_->getArg(k++));
   }
   args_ = function_->getArg(k++), begin_ = function_->getArg(k++), end_ = function_->getArg(k++), scratch_ = function_->getArg(k);
+  describe(symbol);
   info_.symbol = symbol;
   info_.parallel_extent = sym_.constant(1);
   info_.scratch_bytes = scratch_offset_ = scratch_bytes_ = sym_.constant(0);
@@ -50,6 +66,7 @@ KernelInfo KernelEmitter::run(const std::string& symbol) {
   b_.SetInsertPoint(entry_);
   b_.CreateBr(start);
   info_.scratch_bytes = scratch_bytes_;
+  b_.SetCurrentDebugLocation(llvm::DebugLoc());
 
   auto* outer = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), {ptr, i64, i64, ptr}, false),
                                        llvm::GlobalValue::ExternalLinkage, symbol, module_);
@@ -66,7 +83,20 @@ KernelInfo KernelEmitter::run(const std::string& symbol) {
   return info_;
 }
 
+// Gives a substituted statement and what is in it the lines of the original.
+void KernelEmitter::copy_lines(const loop::Stmt& from, const loop::Stmt& to) {
+  if (from.get() == to.get() || from->kind != to->kind || from->body.size() != to->body.size()) return;
+  if (const auto line = lines_.find(from.get()); line != lines_.end()) {
+    const int number = line->second;
+    lines_[to.get()] = number;
+  }
+  for (size_t i = 0; i < from->body.size(); ++i) copy_lines(from->body[i], to->body[i]);
+}
+
 void KernelEmitter::emit(const loop::Stmt& s) {
+  // A statement that is not in the table stays on the line of what is around it.
+  if (const auto line = lines_.find(s.get()); line != lines_.end())
+    b_.SetCurrentDebugLocation(llvm::DILocation::get(b_.getContext(), static_cast<unsigned>(line->second), 0, function_->getSubprogram()));
   switch (s->kind) {
     case StmtKind::seq:
       for (const loop::Stmt& t : s->body) emit(t);
@@ -136,7 +166,9 @@ void KernelEmitter::emit_loop(const loop::StmtNode& s) {
         index_.bind(s.var, b_.getInt64(i));
         values_.clear();
         // Constants go into the expressions too, so that addresses into register tiles are constants.
-        emit(loop::substitute(s.body[0], {{s.var, sym_.constant(i)}}));
+        const loop::Stmt body = loop::substitute(s.body[0], {{s.var, sym_.constant(i)}});
+        copy_lines(s.body[0], body);
+        emit(body);
       }
       values_.clear();
       index_.unbind(s.var);

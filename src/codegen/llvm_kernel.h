@@ -2,6 +2,7 @@
 // llvm_value.cc (value expressions) and llvm_index.cc (integer expressions).
 #pragma once
 
+#include <llvm/IR/DIBuilder.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
@@ -10,10 +11,13 @@
 
 #include "codegen/llvm_unit.h"
 #include "loop/ir.h"
+#include "loop/line_table.h"
 
 namespace tripod::codegen {
 
-KernelInfo emit_kernel(llvm::Module& module, const loop::Function& f, const std::string& symbol, sym::Context& context);
+// `debug` gets line tables of the kernels: their lines are those of the loop IR's text (loop::text).
+KernelInfo emit_kernel(llvm::Module& module, const loop::Function& f, const std::string& symbol, sym::Context& context,
+                       llvm::DIBuilder& debug);
 
 // Emits sym expressions as 64-bit integers. Inside a vector loop the lane variable is a vector, and so is every
 // expression that uses it; everything else stays scalar.
@@ -48,12 +52,14 @@ class IndexEmitter {
 
 class KernelEmitter {
  public:
-  KernelEmitter(llvm::Module& module, const loop::Function& f, sym::Context& context);
+  KernelEmitter(llvm::Module& module, const loop::Function& f, sym::Context& context, llvm::DIBuilder& debug);
   KernelInfo run(const std::string& symbol);
 
  private:
   // statements (llvm_kernel.cc)
   void emit(const loop::Stmt& s);
+  void describe(const std::string& symbol);
+  void copy_lines(const loop::Stmt& from, const loop::Stmt& to);
   void emit_loop(const loop::StmtNode& s);
   void emit_counted(sym::Expr var, llvm::Value* begin, llvm::Value* end, const loop::Stmt& body);
   void emit_vector(const loop::StmtNode& s);
@@ -108,6 +114,8 @@ class KernelEmitter {
   sym::Context& sym_;
   llvm::IRBuilder<> b_;
   IndexEmitter index_;
+  llvm::DIBuilder& debug_;
+  loop::LineTable lines_;
   llvm::Function* function_ = nullptr;
   llvm::BasicBlock* entry_ = nullptr;
   llvm::Value *args_ = nullptr, *begin_ = nullptr, *end_ = nullptr, *scratch_ = nullptr;

@@ -2,6 +2,8 @@
 
 #include <llvm/Analysis/LoopAnalysisManager.h>
 #include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/BinaryFormat/Dwarf.h>
+#include <llvm/IR/DIBuilder.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
@@ -22,6 +24,7 @@ struct LlvmUnit::Impl {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module;
   std::unique_ptr<llvm::TargetMachine> machine;
+  std::unique_ptr<llvm::DIBuilder> debug;
 };
 
 LlvmUnit::LlvmUnit(std::string_view name, const CpuTarget& target) : impl_(std::make_unique<Impl>()) {
@@ -43,6 +46,12 @@ LlvmUnit::LlvmUnit(std::string_view name, const CpuTarget& target) : impl_(std::
   impl_->module->setTargetTriple(triple);
   impl_->module->setDataLayout(impl_->machine->createDataLayout());
   impl_->module->setPICLevel(llvm::PICLevel::BigPIC);
+  // Functions and line tables: sections that nobody maps until a debugger or profiler asks.
+  impl_->module->addModuleFlag(llvm::Module::Warning, "Debug Info Version", llvm::DEBUG_METADATA_VERSION);
+  impl_->module->addModuleFlag(llvm::Module::Warning, "Dwarf Version", 4);
+  impl_->debug = std::make_unique<llvm::DIBuilder>(*impl_->module);
+  impl_->debug->createCompileUnit(llvm::dwarf::DW_LANG_C, impl_->debug->createFile("model", "tripod"), "tripod", true, "", 0, "",
+                                  llvm::DICompileUnit::FullDebug);
 }
 
 LlvmUnit::~LlvmUnit() = default;
@@ -50,7 +59,7 @@ llvm::Module& LlvmUnit::module() { return *impl_->module; }
 llvm::LLVMContext& LlvmUnit::context() { return impl_->context; }
 
 KernelInfo LlvmUnit::add_kernel(const loop::Function& f, const std::string& symbol, sym::Context& context) {
-  return emit_kernel(*impl_->module, f, symbol, context);
+  return emit_kernel(*impl_->module, f, symbol, context, *impl_->debug);
 }
 
 std::string LlvmUnit::ir_text() const {
@@ -60,7 +69,13 @@ std::string LlvmUnit::ir_text() const {
   return s;
 }
 
+void LlvmUnit::finish_debug_info() {
+  if (impl_->debug) impl_->debug->finalize();
+  impl_->debug.reset();   // no kernels from here on
+}
+
 void LlvmUnit::optimise() {
+  finish_debug_info();
   std::string problems;
   llvm::raw_string_ostream os(problems);
   TRIPOD_CHECK(!llvm::verifyModule(*impl_->module, &os), problems);
@@ -96,10 +111,14 @@ static std::string emit(llvm::TargetMachine& machine, llvm::Module& module, llvm
 }
 
 std::vector<char> LlvmUnit::object() {
+  finish_debug_info();
   const std::string s = emit(*impl_->machine, *impl_->module, llvm::CodeGenFileType::ObjectFile);
   return {s.begin(), s.end()};
 }
 
-std::string LlvmUnit::assembly() { return emit(*impl_->machine, *impl_->module, llvm::CodeGenFileType::AssemblyFile); }
+std::string LlvmUnit::assembly() {
+  finish_debug_info();
+  return emit(*impl_->machine, *impl_->module, llvm::CodeGenFileType::AssemblyFile);
+}
 
 }  // namespace tripod::codegen

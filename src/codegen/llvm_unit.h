@@ -53,6 +53,7 @@ class LlvmUnit {
   std::string assembly();             // for `inspect`
 
  private:
+  void finish_debug_info();
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -2,9 +2,6 @@
 
 #include <lld/Common/Driver.h>
 #include <llvm/Support/raw_ostream.h>
-#include <unistd.h>
-
-#include <cstdio>
 
 #include "base/diagnostic.h"
 
@@ -41,22 +38,16 @@ TRIPOD_ABSENT_TARGET(Xtensa)
 namespace tripod {
 
 void link_shared_object(const std::vector<std::string>& objects, const std::string& output) {
-  const std::string temporary = output + ".tmp" + std::to_string(getpid());
   std::vector<const char*> args = {"ld.lld", "-shared", "--no-undefined-version", "--gc-sections", "--build-id=none",
-                                   "--hash-style=gnu", "-z", "now", "-z", "noexecstack", "-o", temporary.c_str()};
+                                   "--hash-style=gnu", "-z", "now", "-z", "noexecstack",
+                                   // Large read-only sections (the weights) last, in a segment of their own.
+                                   "-z", "lrodata-after-bss", "-o", output.c_str()};
   for (const std::string& o : objects) args.push_back(o.c_str());
   std::string messages;
   llvm::raw_string_ostream err(messages);
   const lld::DriverDef drivers[] = {{lld::Gnu, &lld::elf::link}};
   const lld::Result r = lld::lldMain(args, llvm::nulls(), err, drivers);
-  if (r.retCode != 0) {
-    std::remove(temporary.c_str());
-    throw InternalError("linking failed: " + messages);
-  }
-  if (std::rename(temporary.c_str(), output.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    throw CompileError({}, "cannot write " + output);
-  }
+  if (r.retCode != 0) throw InternalError("linking failed: " + messages);
 }
 
 }  // namespace tripod

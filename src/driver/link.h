@@ -6,7 +6,7 @@
 
 namespace tripod {
 
-// Throws CompileError with lld's messages. `output` is written under a temporary name and renamed.
+// Writes `output`. Throws InternalError with lld's messages.
 void link_shared_object(const std::vector<std::string>& objects, const std::string& output);
 
 }  // namespace tripod

@@ -6,28 +6,56 @@ namespace tripod {
 
 using Json = nlohmann::ordered_json;
 
+static Json shape_of(const std::vector<sym::Expr>& dims) {
+  Json shape = Json::array();
+  for (const sym::Expr& d : dims) d.is_const() ? shape.push_back(d.value()) : shape.push_back(sym::text(d));
+  return shape;
+}
+
 static Json io_list(const std::vector<host::IoSpec>& list) {
   Json all = Json::array();
   for (const host::IoSpec& io : list) {
-    Json shape = Json::array();
-    for (const sym::Expr& d : io.shape) {
-      if (d.is_const())
-        shape.push_back(d.value());
-      else
-        shape.push_back(sym::text(d));
-    }
-    all.push_back({{"name", io.name}, {"dtype", name(io.dtype)}, {"shape", shape}});
+    all.push_back({{"name", io.name}, {"dtype", name(io.dtype)}, {"shape", shape_of(io.shape)}});
   }
   return all;
 }
 
-static void collect_launches(const host::Steps& steps, const host::Program& p, Json& out) {
+// The steps that a step hook hears of (tripod_step): "id", what runs, its work (an index into "works"), and the values
+// that are complete after it.
+static void collect_steps(const host::Steps& steps, const host::Program& p, Json& out) {
   for (const host::Step& s : steps) {
-    if (s.kind == host::Step::launch)
-      out.push_back({{"kernel", p.kernels[s.number]}, {"site", s.site >= 0 ? p.sites[s.site] : ""}, {"extent", sym::text(s.extent)}, {"grain", s.grain}});
-    if (s.kind == host::Step::call) out.push_back({{"operator", s.symbol}, {"site", s.site >= 0 ? p.sites[s.site] : ""}});
-    for (const host::Steps& b : s.body) collect_launches(b, p, out);
+    for (const host::Steps& b : s.body) collect_steps(b, p, out);
+    Json j = {{"id", s.id}};
+    if (s.kind == host::Step::launch) {
+      j["kernel"] = p.kernels[s.code.kernel], j["extent"] = sym::text(s.code.extent), j["grain"] = s.code.grain;
+      for (const host::LaunchCode& v : s.variants) j["variants"].push_back(p.kernels[v.kernel]);
+    } else if (s.kind == host::Step::call) {
+      j["operator"] = s.symbol;
+    } else if (s.kind == host::Step::copy) {
+      j["operator"] = "copy";
+    } else {
+      continue;
+    }
+    j["site"] = s.site >= 0 ? p.sites[s.site] : "";
+    if (s.work >= 0) j["work"] = s.work;
+    for (const host::Result& r : s.results) {
+      Json v = {{"buffer", r.buffer}, {"value", r.value}, {"dtype", name(r.dtype)}, {"shape", shape_of(r.shape)}};
+      if (!r.order.empty()) v["order"] = r.order;
+      j["results"].push_back(v);
+    }
+    out.push_back(j);
   }
+}
+
+static Json works_of(const host::Program& p) {
+  Json all = Json::array();
+  for (const host::Work& w : p.works) {
+    Json j = {{"rule", w.rule}, {"nodes", w.nodes}};
+    if (w.flops) j["flops"] = sym::text(w.flops);
+    if (w.bytes) j["bytes"] = sym::text(w.bytes);
+    all.push_back(j);
+  }
+  return all;
 }
 
 std::string make_manifest(const Options& o, const graph::Module& m, const host::Program& p,
@@ -37,13 +65,15 @@ std::string make_manifest(const Options& o, const graph::Module& m, const host::
   j["model"] = m.name;
   j["target"] = o.target;
   j["cpu"] = o.cpu;
+  if (!o.aliases.empty()) j["aliases"] = o.aliases;
   j["inputs"] = io_list(p.inputs);
   j["outputs"] = io_list(p.outputs);
   for (const host::Symbol& s : p.symbols)
     j["dims"].push_back({{"name", s.name}, {"min", s.var->range.lo}, {"max", s.var->range.hi}, {"from", s.bound_by_input ? "input" : "data"}});
   Json steps = Json::array();
-  collect_launches(p.steps, p, steps);
+  collect_steps(p.steps, p, steps);
   j["steps"] = steps;
+  j["works"] = works_of(p);
   if (o.keep_sources)
     for (const std::string& k : p.kernels)
       if (auto it = sources.find(k); it != sources.end()) j["kernels"].push_back({{"name", k}, {"loops", it->second}});

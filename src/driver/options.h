@@ -13,11 +13,14 @@ struct Options {
   std::string model;                       // path of the ONNX file
   std::string output = "model.so";
   std::string target = "cpu";              // cpu | cuda
-  std::string cpu = "v3";                  // v3 | v4 | native | amx
+  std::string cpu = "v3";                  // v3 | v4 | native, or several: variants in one file
   std::map<std::string, sym::Range> dims;  // --dim N=1..64, --dim N=8
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape x=1,3,224,224
-  bool external_weights = false;           // --weights=external: a .safetensors beside the file
+  std::map<std::string, std::string> aliases;           // --alias present=past: output -> input whose memory it may be
+  bool external_weights = false;           // --weights=external: a file beside model.so, for the runtime to map
+  std::string weights_file;                // its path from the folder of model.so; empty: model.weights
   // Finding faults.
+  bool progress = false;                   // says on stderr which phase is at work
   bool time_passes = false;
   std::string print_after;                 // a pass, or "all"
   std::string stop_after;                  // a phase

@@ -6,20 +6,25 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
+#include <future>
 #include <map>
 #include <memory>
 
 #include "backends/cpu/evaluator.h"
 #include "backends/cpu/kernel.h"
-#include "driver/elf_object.h"
+#include "driver/explain.h"
 #include "driver/link.h"
 #include "driver/manifest.h"
 #include "driver/session.h"
+#include "driver/temporary_folder.h"
+#include "driver/weights_file.h"
 #include "graph_opt/fuse.h"
 #include "graph_opt/layout.h"
 #include "graph_opt/simplify.h"
 #include "host/emit.h"
 #include "host/plan.h"
+#include "loop/cost.h"
 #include "lower/lower.h"
 #include "onnx/import.h"
 #include "runtime/abi.h"
@@ -27,14 +32,6 @@
 
 namespace tripod {
 namespace {
-
-// A kernel group on its way from compute form to code.
-struct KernelEntry {
-  const graph::Graph* graph;
-  const graph::Group* group;
-  lower::Lowered lowered;
-  cpu::Kernel kernel;
-};
 
 // The groups of every graph of the module, by its number.
 using ModuleGroups = std::vector<graph::Groups>;
@@ -56,13 +53,32 @@ void check(const Session& s, const graph::Module& m, const std::string& phase) {
   if (!problems.empty()) internal_error(__FILE__, __LINE__, "after " + phase + ": " + problems[0]);
 }
 
-void simplify(Session& s, graph::Module& m) {
+graph_opt::SimplifyResult simplify(Session& s, graph::Module& m, const CompileHooks& hooks) {
   cpu::Evaluator evaluator;
   graph_opt::SimplifyOptions options;
   options.evaluator = &evaluator;
   options.opt_limit = s.options().opt_limit;
-  options.after_pass = [&](const std::string& pass, const graph::Module& now) { s.print(pass, [&] { return graph::text(now); }); };
-  graph_opt::simplify(m, options);
+  options.after_pass = [&](const std::string& pass, const graph::Module& now) { if (s.wants(pass)) s.print(pass, [&] { return graph::text(now); }); };
+  options.extra_passes = hooks.extra_passes;
+  return graph_opt::simplify(m, options);
+}
+
+// --alias: both must be there, of one type.
+void check_aliases(const Options& o, const graph::Graph& g) {
+  Diagnostics d;
+  for (const auto& [output, input] : o.aliases) {
+    const graph::Type *to = nullptr, *from = nullptr;
+    for (size_t i = 0; i < g.outputs().size(); ++i)
+      if (g.output_names()[i] == output) to = &g.type(g.outputs()[i]);
+    for (const graph::ValueId v : g.inputs())
+      if (g.value(v).name == input) from = &g.type(v);
+    const std::string option = "--alias " + output + "=" + input + ": ";
+    if (!to) d.error({}, option + "the model has no output \"" + output + "\"");
+    if (!from) d.error({}, option + "the model has no input \"" + input + "\"");
+    if (to && from && (to->dtype != from->dtype || to->rank() != from->rank()))
+      d.error({}, option + "the output is " + graph::text(*to) + ", the input " + graph::text(*from));
+  }
+  d.stop_if_errors();
 }
 
 ModuleGroups fuse(const graph::Module& m) {
@@ -80,32 +96,35 @@ std::vector<KernelEntry> lower_all(const graph::Module& m, const ModuleGroups& g
   return entries;
 }
 
-std::string explain(const cpu::Kernel& k, const std::vector<std::string>& refusals) {
-  std::string text = fmt::format("{}  rule {}\n", k.phases.empty() ? k.function.name : k.phases.back().symbol, k.function.rule);
-  for (const Site& o : k.function.origins) text += "    " + o.text() + "\n";
-  for (const std::string& r : refusals) text += "    not " + r + "\n";
-  return text;
-}
+// Why rules did not apply, by the symbol of the kernel's last phase.
+using Refusals = std::map<std::string, std::vector<std::string>>;
 
-std::string schedule_all(const Session& s, std::vector<KernelEntry>& entries, cpu::KernelCompiler& compiler) {
-  std::string explanation;
+Refusals schedule_all(const Session& s, std::vector<KernelEntry>& entries, cpu::KernelCompiler& compiler) {
+  Refusals all;
   for (KernelEntry& e : entries) {
     s.print("lower", [&] { return loop::text(e.lowered.function); });
     std::vector<std::string> refusals;
     e.kernel = compiler.add(e.lowered.function, &refusals);
-    explanation += explain(e.kernel, refusals);
+    if (!e.kernel.phases.empty()) all[e.kernel.phases.back().code.symbol] = std::move(refusals);
     s.print("schedule", [&] { return loop::text(e.kernel.function); });
   }
-  return explanation;
+  return all;
 }
 
 host::GroupKernel as_group_kernel(const KernelEntry& e) {
-  host::GroupKernel k{e.lowered.params, e.kernel.params, e.kernel.dims, {}};
-  for (const cpu::Phase& p : e.kernel.phases) k.phases.push_back({p.symbol, p.extent, p.scratch, p.grain});
+  host::GroupKernel k{e.lowered.params, e.kernel.params, e.kernel.dims, {}, {}};
+  const auto code = [](const cpu::Phase::Code& c) { return host::GroupKernel::Phase::Code{c.features, c.symbol, c.extent, c.scratch, c.grain, {}, {}, {}}; };
+  for (const cpu::Phase& p : e.kernel.phases) {
+    k.phases.push_back({code(p.code), {}});
+    for (const cpu::Phase::Code& v : p.variants) k.phases.back().variants.push_back(code(v));
+  }
+  const loop::Cost cost = loop::cost_of(e.graph->sym(), e.lowered.function);
+  k.work = {e.kernel.function.rule, {}, cost.flops, cost.bytes};
+  for (const Site& o : e.lowered.function.origins) k.work.nodes.push_back(o.text());
   return k;
 }
 
-host::Program plan(const graph::Module& m, const ModuleGroups& groups, const std::vector<KernelEntry>& entries,
+host::Program plan(const Session& s, const graph::Module& m, const ModuleGroups& groups, const std::vector<KernelEntry>& entries,
                    std::vector<std::string>& sites, host::Weights& weights) {
   std::map<const graph::Graph*, const graph::Groups*> groups_of;
   for (int32_t i = 0; i < m.num_graphs(); ++i) groups_of[&m.graph(i)] = &groups[i];
@@ -119,26 +138,15 @@ host::Program plan(const graph::Module& m, const ModuleGroups& groups, const std
     internal_error(__FILE__, __LINE__, "a group has no kernel");
   };
   in.sites = &sites;
-  return host::Planner(m, in, weights).run();
+  for (const auto& [output, input] : s.options().aliases) in.aliased_outputs.insert(output);
+  host::Program p = host::Planner(m, in, weights).run();
+  const auto named = [](const std::vector<host::IoSpec>& list, const std::string& name) {
+    return std::find_if(list.begin(), list.end(), [&](const host::IoSpec& io) { return io.name == name; });
+  };
+  for (const auto& [output, input] : s.options().aliases)
+    p.outputs[named(p.outputs, output) - p.outputs.begin()].shares = static_cast<int32_t>(named(p.inputs, input) - p.inputs.begin());
+  return p;
 }
-
-// Files that a compile writes on the way; removed whatever happens.
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / ("tripod-" + std::to_string(getpid()) + "-XXXXXX")) {
-    std::string s = path_.string();
-    if (!mkdtemp(s.data())) throw CompileError({}, "cannot make a temporary folder in " + path_.parent_path().string());
-    path_ = s;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 void write_file(const std::string& path, const void* data, size_t size) {
   std::FILE* f = std::fopen(path.c_str(), "wb");
@@ -147,60 +155,143 @@ void write_file(const std::string& path, const void* data, size_t size) {
   throw CompileError({}, "cannot write " + path);
 }
 
-void package(const Options& o, codegen::LlvmUnit& unit, const host::Weights& weights) {
-  TemporaryFolder folder;
-  std::vector<std::string> objects = {folder.file("model.o"), folder.file("runtime.o")};
-  const std::vector<char> object = unit.object();
-  write_file(objects[0], object.data(), object.size());
-  write_file(objects[1], tripod_runtime_o, tripod_runtime_o_size);
-  if (weights.size() > 0) {
-    objects.push_back(folder.file("weights.o"));
-    write_weights_object(objects.back(), weights);
+// The modules of the file: one for each instruction set, in the order of the targets. The first one holds the program.
+class Units {
+ public:
+  Units(const std::string& name, const std::vector<cpu::CpuTarget>& targets) {
+    for (const cpu::CpuTarget& t : targets) units_.push_back(std::make_unique<codegen::LlvmUnit>(name, t.llvm()));
   }
-  link_shared_object(objects, o.output);
+  codegen::LlvmUnit& operator[](size_t i) { return *units_[i]; }
+  size_t size() const { return units_.size(); }
+  std::string ir_text() const {
+    std::string s;
+    for (const auto& u : units_) s += u->ir_text();
+    return s;
+  }
+  // Each module has an LLVM context of its own, so they are worked on side by side.
+  void each(const std::function<void(size_t)>& work) {
+    std::vector<std::future<void>> done;
+    for (size_t i = 1; i < size(); ++i) done.push_back(std::async(std::launch::async, work, i));
+    work(0);
+    for (auto& d : done) d.get();
+  }
+
+ private:
+  std::vector<std::unique_ptr<codegen::LlvmUnit>> units_;
+};
+
+// A file that appears under its name when it is complete, and leaves nothing behind otherwise.
+class Written {
+ public:
+  explicit Written(const std::string& path) : path_(path), temporary_(path + ".tmp" + std::to_string(getpid())) {}
+  ~Written() { std::remove(temporary_.c_str()); }
+  Written(const Written&) = delete;
+  Written& operator=(const Written&) = delete;
+  const std::string& temporary() const { return temporary_; }
+  void keep() {
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw CompileError({}, "cannot write " + path_);
+  }
+
+ private:
+  std::string path_, temporary_;
+};
+
+// Weights in a file beside the model; no name: embedded, or there are none.
+struct External {
+  std::string name;     // as the model looks for it: from its own folder, or a whole path
+  std::string path;     // as it is written
+  std::string header;
+};
+
+External external_weights(const Options& o, const host::Weights& weights) {
+  if (!o.external_weights || weights.size() == 0) return {};
+  const std::filesystem::path output(o.output);
+  const std::filesystem::path name = o.weights_file.empty() ? output.stem().string() + ".weights" : o.weights_file;
+  return {name.string(), (output.parent_path() / name).string(), external_weights_header(weights)};
+}
+
+void package(const Options& o, Units& units, const host::Weights& weights, const External& external) {
+  TemporaryFolder folder;
+  std::vector<std::string> objects(units.size());
+  units.each([&](size_t i) {
+    objects[i] = folder.file("model" + std::to_string(i) + ".o");
+    const std::vector<char> object = units[i].object();
+    write_file(objects[i], object.data(), object.size());
+  });
+  objects.push_back(folder.file("runtime.o"));
+  write_file(objects.back(), tripod_runtime_o, tripod_runtime_o_size);
+  const bool embedded = weights.size() > 0 && external.name.empty();
+  if (embedded) {
+    objects.push_back(folder.file("weights.o"));
+    write_weights_placeholder(objects.back());
+  }
+  Written output(o.output);
+  link_shared_object(objects, output.temporary());
+  if (embedded) embed_weights(output.temporary(), weights);
+  if (external.name.empty()) return output.keep();
+  Written beside(external.path);
+  write_external_weights(beside.temporary(), external.header, weights);
+  beside.keep();
+  output.keep();
 }
 
 }  // namespace
 
-CompileReport compile(const Options& o) {
+CompileReport compile(const Options& o, const CompileHooks& hooks) {
   Session s(o);
+  PhaseView view;
   const std::filesystem::path folder = std::filesystem::path(o.output).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder)) throw CompileError({}, "cannot write " + o.output + ": there is no folder " + folder.string());
+  const std::vector<cpu::CpuTarget> targets = cpu::parse_targets(o.cpu);
+  const auto reached = [&](const std::string& phase) {
+    view.phase = phase;
+    if (hooks.after_phase) hooks.after_phase(view);
+  };
   const auto after = [&](const std::string& phase, const graph::Module& m) {
     check(s, m, phase);
-    s.print(phase, [&] { return graph::text(m); });
+    reached(phase);
+    s.show(phase, m);
     s.stop_here(phase);
   };
 
   std::unique_ptr<graph::Module> m = s.run("import", [&] { return import(o); });
+  view.module = m.get();
+  check_aliases(o, m->main());
   after("import", *m);
-  s.run("simplify", [&] { simplify(s, *m); });
+  const std::vector<std::string> all_nodes = node_names(*m);
+  view.simplified = s.run("simplify", [&] { return simplify(s, *m, hooks); });
   after("simplify", *m);
   ModuleGroups groups = s.run("fuse", [&] { return fuse(*m); });
   s.run("layout", [&] {
     for (int32_t i = 0; i < m->num_graphs(); ++i) graph_opt::assign_layouts(m->graph(i), groups[i]);
   });
+  view.groups = &groups;
   after("layout", *m);
 
   std::vector<std::string> sites;
-  const cpu::CpuTarget target = o.cpu == "v4" ? cpu::cpu_v4() : cpu::cpu_v3();
-  codegen::LlvmUnit unit(m->name, target.llvm());
-  cpu::KernelCompiler compiler(m->sym(), target, unit);
+  Units units(m->name, targets);
+  std::vector<cpu::KernelCompiler::Target> compiled;
+  for (size_t i = 0; i < units.size(); ++i) compiled.push_back({targets[i], &units[i]});
+  cpu::KernelCompiler compiler(m->sym(), compiled);
   std::vector<KernelEntry> kernels = s.run("lower", [&] { return lower_all(*m, groups, sites); });
-  const std::string explanation = s.run("schedule", [&] { return schedule_all(s, kernels, compiler); });
+  view.kernels = &kernels;
+  reached("lower");
+  const Refusals refusals = s.run("schedule", [&] { return schedule_all(s, kernels, compiler); });
+  reached("schedule");
 
   host::Weights weights;
-  const host::Program program = s.run("plan", [&] { return plan(*m, groups, kernels, sites, weights); });
+  const host::Program program = s.run("plan", [&] { return plan(s, *m, groups, kernels, sites, weights); });
   s.print("plan", [&] { return host::text(program); });
   const std::string manifest = make_manifest(o, *m, program, compiler.sources());
+  const External external = external_weights(o, weights);
   s.run("emit", [&] {
-    host::emit(program, {manifest, weights.size(), "", kTpAvx2 | kTpFma | kTpF16c | (o.cpu == "v4" ? kTpAvx512 : 0u)}, unit.module());
-    s.print("emit", [&] { return unit.ir_text(); });
+    host::emit(program, {manifest, weights.size(), external.name, external.header, targets[0].features}, units[0].module());
+    s.print("emit", [&] { return units.ir_text(); });
   });
-  s.run("optimise", [&] { unit.optimise(); });
-  s.print("optimise", [&] { return unit.ir_text(); });
-  s.run("package", [&] { package(o, unit, weights); });
-  return {s.timings(), manifest, explanation};
+  s.run("optimise", [&] { units.each([&](size_t i) { units[i].optimise(); }); });
+  if (s.wants("optimise")) s.print("optimise", [&] { return units.ir_text(); });
+  s.run("package", [&] { package(o, units, weights, external); });
+  return {s.timings(), s.times(), manifest, explain(program, refusals, *m, groups, all_nodes)};
 }
 
 }  // namespace tripod

@@ -7,9 +7,23 @@
 namespace tripod {
 
 void Session::print(const std::string& pass, const std::function<std::string()>& text) const {
-  if (!wants(pass)) return;
+  if (!wants(pass) && !dumper_) return;
   const std::string s = text();
+  if (dumper_) dumper_->dump_text(pass, s);
+  if (!wants(pass)) return;
   std::fprintf(stdout, "// after %s\n%s\n", pass.c_str(), s.c_str());
+}
+
+void Session::show(const std::string& phase, const graph::Module& m) const {
+  if (dumper_) dumper_->dump_graph(phase, m);
+  if (wants(phase)) std::fprintf(stdout, "// after %s\n%s\n", phase.c_str(), graph::text(m).c_str());
+}
+
+// One line of the terminal, written over by the next phase.
+void Session::show_progress(const std::string& phase) const {
+  if (!options_.progress) return;
+  std::fprintf(stderr, "\r\033[K");
+  if (!phase.empty()) std::fprintf(stderr, "%s: %s ...", options_.model.c_str(), phase.c_str());
 }
 
 std::string Session::timings() const {

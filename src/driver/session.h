@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "driver/bundle.h"
 #include "driver/options.h"
 #include "graph/graph.h"
 
@@ -20,13 +22,16 @@ struct Stopped {
 
 class Session {
  public:
-  explicit Session(const Options& options) : options_(options) {}
+  explicit Session(const Options& options) : options_(options) {
+    if (!options.repro.empty()) dumper_ = std::make_unique<PhaseDumper>(options.repro);
+  }
   const Options& options() const { return options_; }
 
   // Runs one phase. The result is handed on; `show` (may be empty) prints it for --print-after.
   template <class F>
   auto run(const std::string& phase, F&& f) {
     const auto start = std::chrono::steady_clock::now();
+    show_progress(phase);
     if constexpr (std::is_void_v<decltype(f())>) {
       f();
       ended(phase, start);
@@ -41,15 +46,23 @@ class Session {
   void print(const std::string& pass, const std::function<std::string()>& text) const;
   bool wants(const std::string& pass) const { return options_.print_after == pass || options_.print_after == "all"; }
   std::string timings() const;
+  const std::vector<std::pair<std::string, double>>& times() const { return times_; }
+  // The module after a phase of the graph, for --print-after and --repro.
+  void show(const std::string& phase, const graph::Module& m) const;
   void stop_here(const std::string& phase) const {
     if (options_.stop_after == phase) throw Stopped{phase};
   }
 
+  ~Session() { show_progress(""); }
+  Session(const Session&) = delete;
+
  private:
+  void show_progress(const std::string& phase) const;
   void ended(const std::string& phase, std::chrono::steady_clock::time_point start) {
     times_.push_back({phase, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
   }
   const Options& options_;
+  std::unique_ptr<PhaseDumper> dumper_;   // null: no bundle is asked for
   std::vector<std::pair<std::string, double>> times_;
 };
 

@@ -124,7 +124,9 @@ ConstAttr read_constant(Reader& in, const Type& t, const Lookup& constants) {
     std::string hash;
     while (std::isxdigit(static_cast<unsigned char>(in.next_char()))) hash += in.take_char();
     if (!constants) in.fail_at(start, "the bytes of constant " + hash + " are not at hand");
-    return constants(hash);
+    ConstAttr a = constants(hash);
+    if (a.size != byte_size(t.dtype, count)) in.fail_at(start, "the bytes of constant " + hash + " are not at hand");
+    return a;
   }
   // A wrong count is cheap to write and must not cost memory: elements are gathered before bytes are made.
   std::vector<uint64_t> elements;

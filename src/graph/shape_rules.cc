@@ -151,6 +151,49 @@ void check_float_only(const Rule& r) {
   }
 }
 
+// What every operand of an elementwise op, a reduction or a contraction must be: 4-bit integers and strings are stored
+// and moved but not computed with, and arithmetic does not exist on bools.
+enum class Operands { any, numbers, comparable, checked };  // checked: by the op's own rule, up to 4 bits
+
+Operands operands_of(OpKind op) {
+  switch (op) {
+    case OpKind::identity:
+    case OpKind::cast:
+    case OpKind::where:
+    case OpKind::quantize:
+    case OpKind::dequantize: return Operands::any;
+    case OpKind::equal:
+    case OpKind::minimum:
+    case OpKind::maximum:
+    case OpKind::reduce_max:
+    case OpKind::reduce_min: return Operands::comparable;
+    case OpKind::logical_not:
+    case OpKind::logical_and:
+    case OpKind::logical_or:
+    case OpKind::logical_xor:
+    case OpKind::bit_not:
+    case OpKind::bit_and:
+    case OpKind::bit_or:
+    case OpKind::bit_xor:
+    case OpKind::shift_left:
+    case OpKind::shift_right: return Operands::checked;
+    default: return has(op, kElementwise) || has(op, kReduction) || has(op, kContraction) ? Operands::numbers : Operands::any;
+  }
+}
+
+void check_element_types(const Rule& r) {
+  const Operands wanted = operands_of(r.op);
+  if (wanted == Operands::any) return;
+  for (int i = 0; i < r.count(); ++i) {
+    if (!r.has(i) || r.type(i).kind != Type::tensor) continue;
+    const DType t = r.dtype(i);
+    if (t == DType::i4 || t == DType::u4)
+      throw ShapeError(operand_text(i) + " is " + text(r.type(i)) + ": 4-bit integers are not computed with, cast them first");
+    const bool good = wanted == Operands::checked || is_float(t) || is_int(t) || (t == DType::b1 && wanted == Operands::comparable);
+    if (!good) throw ShapeError(operand_text(i) + " must hold numbers, it is " + text(r.type(i)));
+  }
+}
+
 }  // namespace
 
 std::vector<Type> infer_types(const Graph& g, OpKind op, const std::vector<ValueId>& operands, const Attr& attr,
@@ -158,6 +201,7 @@ std::vector<Type> infer_types(const Graph& g, OpKind op, const std::vector<Value
   check_attr(op, attr);
   Rule r(g, op, operands, attr, required);
   check_float_only(r);
+  check_element_types(r);
   std::vector<Type> types = apply(r);
   if (r.has(0))
     for (Type& t : types) t.space = r.type(0).space;

@@ -252,6 +252,12 @@ void verify_symbols(const Module& m, const std::vector<int32_t>& graphs, Message
   for (int32_t i : graphs) {
     const Graph& g = m.graph(i);
     for (NodeId n : g.order()) all.node(g, g.node(n));
+    // The extents that a loop's carried values have in the iteration under way.
+    for (NodeId n : g.order())
+      if (const auto* s = std::get_if<SubgraphAttr>(&g.node(n).attr); s && g.node(n).op != OpKind::if_)
+        for (ValueId v : m.graph(s->graphs[0]).inputs())
+          for (Expr e : m.graph(s->graphs[0]).type(v).shape)
+            if (e.is_var()) defined.insert(e);
     const SymbolDefiners definers(g);
     for (Expr s : m.data_symbols)
       if (definers.find(s) >= 0) defined.insert(s);

@@ -78,6 +78,11 @@ class Layouts {
     const ValueId x = n.operands[0], y = n.results[0];
     if (g_.is_constant(x) || g_.is_output(y)) return false;
     const std::vector<int>& perm = std::get<graph::PermAttr>(n.attr).perm;
+    if (written_transposed(x, perm)) {
+      g_.value(x).type.order = perm;
+      group.kind = Group::alias;
+      return true;
+    }
     const int rank = static_cast<int>(perm.size());
     DimOrder from = g_.type(x).order, order(perm.size()), identity(perm.size());
     for (int d = 0; d < rank; ++d) identity[d] = d;
@@ -85,16 +90,46 @@ class Layouts {
     for (int k = 0; k < rank; ++k)
       order[k] = static_cast<int>(std::find(perm.begin(), perm.end(), from[k]) - perm.begin());
     const bool plain = order == identity;
-    const bool windows = rank >= 3 && rank <= 5 && order == channels_last(rank) && strict_users(y).empty();
+    const bool windows = rank >= 3 && rank <= 5 && order == channels_last(rank) && strict_users(y).empty() && !rows_use(y);
     if (!plain && !windows && !only_matmuls_use(y)) return false;
     g_.value(y).type.order = plain ? DimOrder{} : order;
     group.kind = Group::alias;
     return true;
   }
 
+  // Rows of a matrix product may be written wherever they belong (heads side by side behind attention), since the
+  // innermost dim stays.
+  bool written_transposed(ValueId x, const std::vector<int>& perm) const {
+    if (perm.back() != static_cast<int>(perm.size()) - 1 || g_.is_output(x)) return false;
+    if (!g_.type(x).order.empty() || g_.value(x).users.size() != 1) return false;
+    const auto made = group_of_.find(g_.value(x).producer);
+    return made != group_of_.end() && groups_[made->second].kind == Group::kernel && works_on_rows(groups_[made->second]);
+  }
+
   bool only_matmuls_use(ValueId v) const {
     const auto& users = g_.value(v).users;
     return !users.empty() && std::all_of(users.begin(), users.end(), [&](NodeId u) { return g_.node(u).op == OpKind::matmul; });
+  }
+
+  // Matrix products and ops over the innermost dim want that dim contiguous, in what they read and write.
+  bool works_on_rows(const Group& group) const {
+    return std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId n) {
+      const graph::Node& node = g_.node(n);
+      switch (node.op) {
+        case OpKind::matmul:
+        case OpKind::matmul_integer:
+        case OpKind::attention: return true;
+        case OpKind::softmax:
+        case OpKind::log_softmax: return std::get<graph::AxisAttr>(node.attr).axis == g_.type(node.results[0]).rank() - 1;
+        case OpKind::layer_norm:
+        case OpKind::rms_norm: return std::get<graph::ScalarAttr>(node.attr).axis == g_.type(node.results[0]).rank() - 1;
+        default: return false;
+      }
+    });
+  }
+  bool rows_use(ValueId v) const {
+    const auto& users = g_.value(v).users;
+    return std::any_of(users.begin(), users.end(), [&](NodeId u) { return works_on_rows(groups_[group_of_.at(u)]); });
   }
 
   bool makes_by_convolution(const Group& group) const {
@@ -106,6 +141,7 @@ class Layouts {
     const int rank = g_.type(v).rank();
     if (rank < 3 || rank > 5) return false;
     const bool windowed = std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId n) { return is_windowed(g_.node(n).op); });
+    if (works_on_rows(group)) return windowed;
     return windowed || std::any_of(group.inputs.begin(), group.inputs.end(), [&](ValueId i) {
       return g_.type(i).rank() == rank && g_.type(i).order == channels_last(rank);
     });

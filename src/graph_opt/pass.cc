@@ -36,6 +36,14 @@ bool Rewriter::begin(const std::vector<NodeId>& matched) {
   changed_ = true;
   first_new_ = g.num_nodes();
   g.set_origins(merged_origins(g, matched));
+  if (budget_.limit < 0) return true;   // nobody asks
+  budget_.matched.clear();
+  for (NodeId n : matched) {
+    std::string text(graph::info(g.node(n).op).text);
+    for (const Site& s : g.node(n).origins) text += (&s == &g.node(n).origins[0] ? " of " : ", ") + s.text();
+    budget_.matched.push_back(std::move(text));
+  }
+  budget_.last_pass = budget_.pass;
   return true;
 }
 

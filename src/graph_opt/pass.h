@@ -15,6 +15,7 @@
 #include <functional>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -39,6 +40,10 @@ using graph::ValueId;
 struct Budget {
   int64_t limit = -1;  // -1: any number
   int64_t used = 0;
+  std::string_view pass;               // at work
+  // Of the last rewrite, where there is a limit: its pass, and the ops that it matched with their ONNX nodes.
+  std::string_view last_pass;
+  std::vector<std::string> matched;
 };
 
 class Rewriter {
@@ -110,6 +115,7 @@ graph::ConstAttr own_bytes(std::vector<std::byte> bytes);
 // --- the passes, one a file -----------------------------------------------------------------------------------------
 
 void known_values(Rewriter& r);
+void captures(Rewriter& r);
 void algebra(Rewriter& r);
 void moves(Rewriter& r);
 void fold(Rewriter& r);

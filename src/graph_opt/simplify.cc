@@ -20,6 +20,7 @@ constexpr Pass kPasses[] = {
     {"algebra", algebra},
     {"moves", moves},
     {"fold", fold},
+    {"captures", captures},
     {"cse", cse},
     {"activations", activations},
     {"norms", norms},
@@ -39,6 +40,7 @@ void remove_dead(graph::Module& m) {
 
 bool run_everywhere(graph::Module& m, const Pass& pass, Budget& budget, const SimplifyOptions& options) {
   bool changed = false;
+  budget.pass = pass.name;
   for (int32_t i = 0; i < m.num_graphs(); ++i) {
     Rewriter r(m.graph(i), budget, options.evaluator);
     pass.run(r);
@@ -50,12 +52,21 @@ bool run_everywhere(graph::Module& m, const Pass& pass, Budget& budget, const Si
   return changed;
 }
 
+SimplifyResult result(const Budget& budget) {
+  SimplifyResult r{budget.used, {}};
+  if (!budget.last_pass.empty()) r.last = std::string(budget.last_pass) + ":";
+  for (const std::string& m : budget.matched) r.last += (&m == &budget.matched[0] ? " " : "; ") + m;
+  return r;
+}
+
 // Runs the list up to the first pass that changes something.
 bool round(graph::Module& m, Budget& budget, const SimplifyOptions& options) {
   for (const Pass& p : kPasses) {
     if (p.run == attentions && !options.whole_attention) continue;
     if (run_everywhere(m, p, budget, options)) return true;
   }
+  for (const SimplifyOptions::ExtraPass& p : options.extra_passes)
+    if (run_everywhere(m, {p.name, p.run}, budget, options)) return true;
   return false;
 }
 
@@ -65,10 +76,11 @@ constexpr int kMaxRounds = 1000;
 }  // namespace
 
 SimplifyResult simplify(graph::Module& m, const SimplifyOptions& options) {
-  Budget budget{options.opt_limit, 0};
+  Budget budget;
+  budget.limit = options.opt_limit;
   remove_dead(m);
   for (int i = 0; i < kMaxRounds && round(m, budget, options); ++i) remove_dead(m);
-  return {budget.used};
+  return result(budget);
 }
 
 std::vector<std::string_view> pass_names() {
@@ -81,11 +93,12 @@ SimplifyResult run_pass(graph::Module& m, std::string_view name, const SimplifyO
   if (name == "simplify") return simplify(m, options);
   for (const Pass& p : kPasses) {
     if (p.name != name) continue;
-    Budget budget{options.opt_limit, 0};
+    Budget budget;
+    budget.limit = options.opt_limit;
     remove_dead(m);
     run_everywhere(m, p, budget, options);
     remove_dead(m);
-    return {budget.used};
+    return result(budget);
   }
   throw std::invalid_argument("no pass is called '" + std::string(name) + "'");
 }

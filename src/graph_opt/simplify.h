@@ -17,16 +17,25 @@
 
 namespace tripod::graph_opt {
 
+class Rewriter;
+
 struct SimplifyOptions {
   int64_t opt_limit = -1;             // rewrites allowed; -1: all
   graph::Evaluator* evaluator = nullptr;   // null: only moves and plain arithmetic on constants are folded
   bool whole_attention = false;       // recover attention: for targets that have a kernel for the whole of it
+  // Run after the list of passes; tests put a wrong one here. See graph_opt/pass.h.
+  struct ExtraPass {
+    std::string_view name;
+    void (*run)(Rewriter&);
+  };
+  std::vector<ExtraPass> extra_passes;
   // Called after each pass that changed something, with its name.
   std::function<void(const std::string& pass, const graph::Module& m)> after_pass;
 };
 
 struct SimplifyResult {
   int64_t rewrites = 0;
+  std::string last;   // the last of them: its pass and what it matched
 };
 
 SimplifyResult simplify(graph::Module& m, const SimplifyOptions& options);

@@ -180,7 +180,8 @@ class ProgramEmitter {
       case Step::copy: {
         llvm::Value* bytes = b_.CreateMul(count(s.views[1]), b_.getInt64(info(s.views[1].dtype).bits / 8));
         if (on_device()) return emit_device_copy(s, bytes);
-        b_.CreateCall(runtime("tp_copy", b_.getVoidTy(), {ptr, ptr, i64}), {address(s.views[0].place), address(s.views[1].place), bytes});
+        b_.CreateCall(runtime("tp_step_copy", b_.getVoidTy(), {ptr, ptr, ptr, i64, i32}),
+                      {run_, address(s.views[0].place), address(s.views[1].place), bytes, b_.getInt32(s.id)});
         return;
       }
       case Step::store: {
@@ -246,22 +247,51 @@ class ProgramEmitter {
   void emit_launch(const Step& s) {
     llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty(), *i64 = b_.getInt64Ty();
     llvm::Value* args = stack(i64, 1 + s.places.size() + s.dims.size());
+    const uint64_t number = static_cast<uint64_t>(s.id) | static_cast<uint64_t>(s.places.size()) << 32;
+    b_.CreateStore(b_.getInt64(number), args);
     int k = 1;
     for (const Place& p : s.places) b_.CreateStore(address(p), b_.CreateConstGEP1_64(i64, args, k++));
     for (const Index& d : s.dims) b_.CreateStore(expr(d), b_.CreateConstGEP1_64(i64, args, k++));
-    if (!s.geometry.empty()) return emit_grid(s, args, k);
-    llvm::FunctionCallee kernel = m_.getOrInsertFunction(p_.kernels[s.number], llvm::FunctionType::get(b_.getVoidTy(), {ptr, i64, i64, ptr}, false));
-    llvm::Value* code = b_.CreateCall(runtime("tp_launch", i32, {ptr, ptr, ptr, i64, i64, i64}),
-                                      {run_, kernel.getCallee(), args, expr(s.extent), b_.getInt64(s.grain), expr(s.scratch)});
+    if (!s.code.geometry.empty()) return emit_grid(s, args, k);
+    Launchable best = launchable(s.code);
+    for (size_t i = s.variants.size(); i-- > 0;) {
+      const Launchable v = launchable(s.variants[i]);
+      llvm::Value* can = cpu_has(s.variants[i].features);
+      best = {b_.CreateSelect(can, v.kernel, best.kernel), b_.CreateSelect(can, v.extent, best.extent),
+              b_.CreateSelect(can, v.grain, best.grain), b_.CreateSelect(can, v.scratch, best.scratch)};
+    }
+    llvm::Value* code = b_.CreateCall(runtime("tp_step_launch", i32, {ptr, ptr, ptr, i64, i64, i64}),
+                                      {run_, best.kernel, args, best.extent, best.grain, best.scratch});
     stop_on_error(code);
+  }
+
+  struct Launchable {
+    llvm::Value *kernel, *extent, *grain, *scratch;
+  };
+  Launchable launchable(const LaunchCode& c) {
+    llvm::Type *ptr = b_.getPtrTy(), *i64 = b_.getInt64Ty();
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, i64, i64, ptr}, false);
+    // The code may be in another module of the file.
+    auto* f = llvm::cast<llvm::Function>(m_.getOrInsertFunction(p_.kernels[c.kernel], type).getCallee());
+    f->setVisibility(llvm::GlobalValue::HiddenVisibility);
+    return {f, expr(c.extent), b_.getInt64(c.grain), expr(c.scratch)};
+  }
+
+  // Asked once a run, on entry.
+  llvm::Value* cpu_has(uint32_t features) {
+    llvm::Value*& known = cpu_has_[features];
+    if (known) return known;
+    llvm::IRBuilder<> entry(entry_);
+    llvm::Value* answer = entry.CreateCall(runtime("tp_cpu_has", b_.getInt32Ty(), {b_.getInt32Ty()}), {entry.getInt32(features)});
+    return known = entry.CreateICmpNE(answer, entry.getInt32(0), "variant");
   }
 
   void emit_grid(const Step& s, llvm::Value* args, int num_args) {
     llvm::Type *ptr = b_.getPtrTy(), *i32 = b_.getInt32Ty(), *i64 = b_.getInt64Ty();
-    llvm::Value* geometry = stack(i64, s.geometry.size());
-    for (size_t i = 0; i < s.geometry.size(); ++i) b_.CreateStore(expr(s.geometry[i]), b_.CreateConstGEP1_64(i64, geometry, i));
-    llvm::Value* kernel = b_.getInt32(s.number);
-    if (s.narrow) kernel = b_.CreateSelect(b_.CreateICmpNE(expr(s.narrow), b_.getInt64(0)), kernel, b_.getInt32(s.wide));
+    llvm::Value* geometry = stack(i64, s.code.geometry.size());
+    for (size_t i = 0; i < s.code.geometry.size(); ++i) b_.CreateStore(expr(s.code.geometry[i]), b_.CreateConstGEP1_64(i64, geometry, i));
+    llvm::Value* kernel = b_.getInt32(s.code.kernel);
+    if (s.code.narrow) kernel = b_.CreateSelect(b_.CreateICmpNE(expr(s.code.narrow), b_.getInt64(0)), kernel, b_.getInt32(s.code.wide));
     stop_on_error(b_.CreateCall(runtime("tp_launch_grid", i32, {ptr, i32, ptr, i32, ptr}),
                                 {run_, kernel, args, b_.getInt32(num_args), geometry}));
   }
@@ -292,7 +322,10 @@ class ProgramEmitter {
     }
     std::vector<llvm::Constant*> attributes;
     for (int64_t a : s.attributes) attributes.push_back(b_.getInt64(a));
-    stop_on_error(b_.CreateCall(runtime(s.symbol.c_str(), i32, {ptr, ptr, ptr}), {run_, views, array(i64, attributes, "attributes")}));
+    llvm::FunctionCallee function = runtime(s.symbol.c_str(), i32, {ptr, ptr, ptr});
+    stop_on_error(b_.CreateCall(runtime("tp_step_call", i32, {ptr, ptr, ptr, ptr, i32, i32}),
+                                {run_, function.getCallee(), views, array(i64, attributes, "attributes"),
+                                 b_.getInt32(s.views.size()), b_.getInt32(s.id)}));
   }
 
   void emit_loop(const Step& s) {
@@ -330,6 +363,7 @@ class ProgramEmitter {
   std::vector<int> slot_;                           // of a buffer within its segment
   std::map<int, std::vector<int>> segment_buffers_;
   std::map<int, llvm::Value*> bases_, offsets_, outputs_;
+  std::map<uint32_t, llvm::Value*> cpu_has_;
 };
 
 llvm::Constant* io_table(ProgramEmitter& e, const std::vector<IoSpec>& list, const Program& p, bool inputs) {
@@ -399,6 +433,9 @@ void emit(const Program& p, const EmitOptions& options, llvm::Module& module) {
   const bool external = !options.external_weights.empty();
   llvm::Constant* weights = options.weights_size == 0 || external ? null : module.getOrInsertGlobal("tp_weights", b.getInt8Ty());
   if (auto* g = llvm::dyn_cast<llvm::GlobalVariable>(weights)) g->setVisibility(llvm::GlobalValue::HiddenVisibility);
+  std::vector<llvm::Constant*> shares;
+  for (const IoSpec& o : p.outputs) shares.push_back(b.getInt32(o.shares));
+  const bool shared = std::any_of(p.outputs.begin(), p.outputs.end(), [](const IoSpec& o) { return o.shares >= 0; });
   // In the order of tp_model's fields.
   std::vector<llvm::Constant*> fields = {
       b.getInt32(kTripodAbiVersion), b.getInt32(options.cpu_features),
@@ -406,8 +443,9 @@ void emit(const Program& p, const EmitOptions& options, llvm::Module& module) {
       b.getInt32(p.inputs.size()), b.getInt32(p.outputs.size()), b.getInt32(p.symbols.size()), b.getInt32(p.num_segments),
       io_table(e, p.inputs, p, true), io_table(e, p.outputs, p, false), symbol_table(e, p), segments,
       program, weights, b.getInt64(options.weights_size),
-      external ? e.string(options.external_weights) : null, e.array(ptr, sites, "tripod_sites"), b.getInt32(p.sites.size()), device_table(e, p, options.device, module)};
-  (void)i32, (void)i64;
+      external ? e.string(options.external_weights) : null, external ? e.string(options.external_header) : null,
+      e.array(ptr, sites, "tripod_sites"), b.getInt32(p.sites.size()), device_table(e, p, options.device, module), shared ? e.array(i32, shares, "tripod_shares") : null};
+  (void)i64;
   llvm::Constant* model = llvm::ConstantStruct::getAnon(fields);
   auto* g = new llvm::GlobalVariable(module, model->getType(), true, llvm::GlobalValue::ExternalLinkage, model, "tp_the_model");
   g->setVisibility(llvm::GlobalValue::HiddenVisibility);

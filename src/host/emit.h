@@ -28,6 +28,7 @@ struct EmitOptions {
   std::string manifest;            // JSON
   int64_t weights_size = 0;
   std::string external_weights;    // file name, empty: embedded under the symbol tp_weights
+  std::string external_header;     // what the external file begins with, after its size field
   uint32_t cpu_features = 0;       // tp_cpu_feature bits
   const DevicePart* device = nullptr;
 };

@@ -16,11 +16,11 @@ Program Planner::run() {
   context_ = &g.sym();
   for (ValueId v : g.inputs()) {
     const graph::Type& t = g.type(v);
-    p_.inputs.push_back({g.value(v).name, t.dtype, t.shape});
+    p_.inputs.push_back({g.value(v).name, t.dtype, t.shape, -1});
   }
   for (size_t i = 0; i < g.outputs().size(); ++i) {
     const graph::Type& t = g.type(g.outputs()[i]);
-    p_.outputs.push_back({g.output_names()[i], t.dtype, t.shape});
+    p_.outputs.push_back({g.output_names()[i], t.dtype, t.shape, -1});
   }
   for (const Index& s : m_.symbols) p_.symbols.push_back({s, s->name, true});
   for (const Index& s : m_.data_symbols) p_.symbols.push_back({s, s->name, false});
@@ -76,10 +76,13 @@ void Planner::plan_source(const Graph& g, const Node& n, Steps& steps) {
 // What a launch reads and writes, then one launch a phase.
 void Planner::plan_kernel(const Graph& g, const Group& group, Steps& steps) {
   const GroupKernel k = in_.compile(g, group);
+  const int32_t work = add_work(k.work);
   std::vector<Place> places;
+  std::vector<int32_t> results;
   for (size_t i = 0; i < k.params.size(); ++i) {
     const ValueId v = k.params[i];
     const bool result = std::find(group.outputs.begin(), group.outputs.end(), v) != group.outputs.end();
+    if (result) results.push_back(static_cast<int32_t>(i));
     if (result)
       places.push_back(make_result(g, v, steps));
     else if (g.is_constant(v))
@@ -93,18 +96,15 @@ void Planner::plan_kernel(const Graph& g, const Group& group, Steps& steps) {
   }
   for (const GroupKernel::Phase& phase : k.phases) {
     Step& s = add(steps, Step::launch);
-    s.number = kernel_number(phase.symbol);
-    s.geometry = phase.geometry;
-    s.narrow = phase.narrow;
-    if (phase.narrow) s.wide = kernel_number(phase.wide);
     s.places = places;
     s.dims = k.dims;
-    s.extent = phase.extent;
-    s.scratch = phase.scratch;
-    s.grain = phase.grain;
+    s.code = launch_code(phase.code);
+    for (const auto& v : phase.variants) s.variants.push_back(launch_code(v));
     s.site = site(g.node(group.nodes[0]));
+    s.work = work;
     for (const Place& p : places) touch(p);
   }
+  for (int32_t i : results) note_result(steps.back(), i, g, k.params[i]);
 }
 
 int32_t Planner::kernel_number(const std::string& symbol) {
@@ -128,18 +128,36 @@ void Planner::plan_read_dim(const Graph& g, const Node& n, Steps& steps) {
 
 void Planner::finish_outputs(Steps& steps) {
   const Graph& g = m_.main();
+  std::vector<size_t> missing, aliased;
   for (size_t i = 0; i < g.outputs().size(); ++i) {
-    const ValueId v = g.outputs()[i];
-    const bool done = places_.count({&g, v}) && places_[{&g, v}].kind == Place::output && places_[{&g, v}].index == static_cast<int32_t>(i);
-    if (done) continue;
-    const View from = view(g, v);
-    Step& o = add(steps, Step::output);
-    o.number = static_cast<int32_t>(i);
-    o.dims = g.type(v).shape;
-    Step& s = add(steps, Step::copy);
-    s.views = {{{Place::output, static_cast<int32_t>(i), 0}, g.type(v).dtype, g.type(v).shape}, from};
-    touch(from.place);
+    const auto at = places_.find({&g, g.outputs()[i]});
+    const bool done = at != places_.end() && at->second.kind == Place::output && at->second.index == static_cast<int32_t>(i);
+    if (!done) (in_.aliased_outputs.count(g.output_names()[i]) ? aliased : missing).push_back(i);
   }
+  // Outputs that may lie on an input come last, and an input that is to become one of them is saved first.
+  std::map<size_t, View> sources;
+  for (size_t i : missing) write_output(i, view(g, g.outputs()[i]), steps);
+  for (size_t i : aliased) {
+    const View from = view(g, g.outputs()[i]);
+    View& source = sources[i] = from;
+    if (from.place.kind != Place::input) continue;
+    source.place = arena_for(g, g.outputs()[i]);
+    copy(source, from, steps);
+  }
+  for (size_t i : aliased) write_output(i, sources[i], steps);
+}
+
+void Planner::write_output(size_t i, const View& from, Steps& steps) {
+  const Graph& g = m_.main();
+  const ValueId v = g.outputs()[i];
+  Step& o = add(steps, Step::output);
+  o.number = static_cast<int32_t>(i);
+  o.dims = g.type(v).shape;
+  Step& s = add(steps, Step::copy);
+  s.views = {{{Place::output, static_cast<int32_t>(i), 0}, g.type(v).dtype, g.type(v).shape}, from};
+  s.work = add_work(operator_work(g.producer(v), "copy", s.views));
+  note_result(s, 0, g, v);
+  touch(from.place);
 }
 
 // Requirements whose symbols are all known by now.
@@ -175,6 +193,10 @@ Step& Planner::add(Steps& steps, Step::Kind kind) {
   return steps.back();
 }
 
+LaunchCode Planner::launch_code(const GroupKernel::Phase::Code& c) {
+  return {c.features, kernel_number(c.symbol), c.extent, c.scratch, c.grain, c.geometry, c.narrow, c.narrow ? kernel_number(c.wide) : -1};
+}
+
 Place Planner::place(const Graph& g, ValueId v) const {
   auto it = places_.find({&g, v});
   TRIPOD_CHECK(it != places_.end() || g.is_constant(v), "value " + g.value(v).name + " has no place");
@@ -193,7 +215,7 @@ Place Planner::make_result(const Graph& g, ValueId v, Steps& steps) {
   Place p;
   const auto& outputs = m_.main().outputs();
   const auto output = &g == &m_.main() ? std::find(outputs.begin(), outputs.end(), v) : outputs.end();
-  if (output != outputs.end()) {
+  if (output != outputs.end() && !in_.aliased_outputs.count(m_.main().output_names()[static_cast<size_t>(output - outputs.begin())])) {
     p = {Place::output, static_cast<int32_t>(output - outputs.begin()), 0};
     Step& s = add(steps, Step::output);
     s.number = p.index;
@@ -235,6 +257,25 @@ int32_t Planner::site(const Node& n) {
   auto it = std::find(sites.begin(), sites.end(), text);
   if (it == sites.end()) it = sites.insert(it, text);
   return static_cast<int32_t>(it - sites.begin());
+}
+
+int32_t Planner::add_work(Work work) {
+  p_.works.push_back(std::move(work));
+  return static_cast<int32_t>(p_.works.size()) - 1;
+}
+
+Work Planner::operator_work(const Node& n, const std::string& name, const std::vector<View>& views) const {
+  Work w{name, {}, {}, context_->constant(0)};
+  for (const Site& s : n.origins) w.nodes.push_back(s.text());
+  for (const View& v : views)
+    if (v.place.kind != Place::none) w.bytes = w.bytes + sym::ceildiv(sym::product(*context_, v.shape) * info(v.dtype).bits, 8);
+  return w;
+}
+
+void Planner::note_result(Step& s, int32_t buffer, const Graph& g, ValueId v) const {
+  if (&g != &m_.main()) return;
+  const graph::Type& t = g.type(v);
+  s.results.push_back({buffer, g.value(v).name, t.dtype, t.shape, t.order});
 }
 
 }  // namespace tripod::host

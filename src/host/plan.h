@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,20 +25,28 @@ struct GroupKernel {
   std::vector<loop::Buffer> buffers;       // of params (a constant's says how it is to be packed), then workspace
   std::vector<Index> dims;
   struct Phase {
-    std::string symbol;
-    Index extent, scratch;                 // on the CPU
-    int64_t grain = 1;
-    std::vector<Index> geometry;           // on a GPU: as in Step
-    Index narrow;
-    std::string wide;
+    struct Code {
+      uint32_t features = 0;               // tp_cpu_feature bits that it needs
+      std::string symbol;
+      Index extent, scratch;
+      int64_t grain = 1;
+      std::vector<Index> geometry;         // on a GPU, instead of the three above: as in LaunchCode
+      Index narrow;
+      std::string wide;
+    };
+    Code code;
+    std::vector<Code> variants;            // the best first; `code` where the CPU has the features of none
   };
   std::vector<Phase> phases;
+  Work work;
 };
 
 struct PlanInputs {
   std::function<graph::Groups(const graph::Graph&)> fuse;
   std::function<GroupKernel(const graph::Graph&, const graph::Group&)> compile;
   std::vector<std::string>* sites;
+  // Outputs whose memory may be an input's: written when everything has been read.
+  std::set<std::string> aliased_outputs;
 };
 
 class Planner {
@@ -55,6 +64,7 @@ class Planner {
   void plan_kernel(const graph::Graph& g, const graph::Group& group, Steps& steps);
   void plan_read_dim(const graph::Graph& g, const graph::Node& n, Steps& steps);
   void finish_outputs(Steps& steps);
+  void write_output(size_t i, const View& from, Steps& steps);
   void require_known(Steps& steps);
 
   // runtime operators (plan_runtime.cc)
@@ -67,18 +77,35 @@ class Planner {
   void plan_scan(const graph::Graph& g, const graph::Node& n, Steps& steps);
   Place start_carried(const graph::Graph& g, graph::ValueId v, Steps& steps);
   Place make_inner_result(const graph::Graph& g, graph::ValueId v);
-  Steps plan_body(const graph::Graph& sub, const std::vector<Place>& inputs);
+  Steps plan_body(const graph::Graph& sub, const std::vector<Place>& inputs, bool own_segment = false);
   void carry(const Place& to, const View& from, const std::vector<Place>& carried, Steps& steps);
   void copy(const View& to, const View& from, Steps& steps);
   void store_slice(const Place& to, const View& from, Index number, Steps& steps);
   void finish_iteration(Steps& body);
   void extend_over_loop(int32_t begin);
-  int new_counter();
-  void refuse_changing(const graph::Graph& g, const graph::Node& n);
+  int new_counter(const std::string& name = "iteration");
+  // A dim of a carried value that the iterations change: `symbol` is its extent now, `next` (a program symbol of its
+  // own) the one in the making. Values that have such dims live in a segment that every iteration enters anew.
+  struct Changing {
+    size_t value;
+    int dim;
+    int symbol, next;
+  };
+  struct Growing {
+    std::vector<Changing> dims;
+    std::vector<bool> value;   // by carried value: has it such dims?
+    int32_t memory = -1, staging = -1;  // segments
+  };
+  Growing start_growing(const graph::Graph& g, const graph::Node& n, const graph::Graph& sub, size_t first, size_t carried, Steps& steps);
+  void carry_growing(const Growing& grow, const graph::Graph& sub, size_t first, const std::vector<Place>& memory, Steps& body);
+  void finish_growing(const Growing& grow, const graph::Graph& g, const graph::Node& n, Steps& steps);
+  void set_symbol(int symbol, Index value, int32_t site, Steps& steps);
+  void refuse_changing(const graph::Graph& g, const graph::Node& n, size_t first_result = 0);
   Index slice_bytes(const graph::Type& t) const;
 
   // parts
   Step& add(Steps& steps, Step::Kind kind);
+  LaunchCode launch_code(const GroupKernel::Phase::Code& c);
   Place place(const graph::Graph& g, graph::ValueId v) const;
   View view(const graph::Graph& g, graph::ValueId v);      // and marks it as read by the current step
   View absent() const { return {}; }
@@ -92,6 +119,10 @@ class Planner {
   int32_t kernel_number(const std::string& symbol);
   int symbol(Index var) const;
   int32_t site(const graph::Node& n);
+  int32_t add_work(Work work);
+  Work operator_work(const graph::Node& n, const std::string& name, const std::vector<View>& views) const;
+  // Says that buffer `buffer` of step s holds v; values of sub-graphs, which have no one value, are left out.
+  void note_result(Step& s, int32_t buffer, const graph::Graph& g, graph::ValueId v) const;
 
   const graph::Module& m_;
   const PlanInputs& in_;

@@ -104,14 +104,79 @@ void Planner::extend_over_loop(int32_t begin) {
     if (b.first < begin && b.last >= begin) b.last = std::max(b.last, next_ - 1);
 }
 
-int Planner::new_counter() {
-  const Index counter = context_->var("iteration", {0, sym::Range::kMax});
-  p_.symbols.push_back({counter, "iteration", false, true});
+int Planner::new_counter(const std::string& name) {
+  const Index counter = context_->var(name, {0, sym::Range::kMax});
+  p_.symbols.push_back({counter, counter->name, false, true});
   return static_cast<int>(p_.symbols.size()) - 1;
 }
 
-void Planner::refuse_changing(const Graph& g, const Node& n) {
-  if (undefined_symbols(g, n).empty()) return;
+void Planner::set_symbol(int symbol, Index value, int32_t site, Steps& steps) {
+  Step& s = add(steps, Step::set_dim);
+  s.number = symbol, s.dims = {value}, s.site = site;
+}
+
+// Carried values that change their size. Their memory is a segment that is entered again whenever the sizes change,
+// which gives up what it held: an iteration's values wait in a second segment until the first has room for them.
+Planner::Growing Planner::start_growing(const Graph& g, const Node& n, const Graph& sub, size_t first, size_t carried, Steps& steps) {
+  Growing grow;
+  grow.value.assign(carried, false);
+  for (size_t i = 0; i < carried; ++i) {
+    const graph::Shape& shape = sub.type(sub.inputs()[first + i]).shape;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (!shape[d].is_var()) continue;
+      Symbol& s = p_.symbols[symbol(shape[d])];
+      if (s.bound_by_input || s.defined) continue;
+      s.defined = grow.value[i] = true;
+      grow.dims.push_back({i, static_cast<int>(d), symbol(shape[d]), new_counter(shape[d]->name + "_next")});
+    }
+  }
+  if (grow.dims.empty()) return grow;
+  grow.memory = ++num_segments_, grow.staging = ++num_segments_;
+  for (const Changing& c : grow.dims) set_symbol(c.symbol, g.type(n.operands[first + c.value]).shape[c.dim], site(n), steps);
+  add(steps, Step::segment).number = grow.memory;
+  return grow;
+}
+
+// At the end of an iteration, when everything that reads the carried values has run.
+void Planner::carry_growing(const Growing& grow, const Graph& sub, size_t first, const std::vector<Place>& memory, Steps& body) {
+  for (const Changing& c : grow.dims) set_symbol(c.next, sub.type(sub.outputs()[first + c.value]).shape[c.dim], -1, body);
+  add(body, Step::segment).number = grow.staging;
+  std::vector<std::pair<View, View>> staged;  // memory, staging
+  const int32_t outer = segment_;
+  for (size_t i = 0; i < memory.size(); ++i) {
+    if (!grow.value[i]) continue;
+    const View from = view(sub, sub.outputs()[first + i]);
+    graph::Type next = sub.type(sub.outputs()[first + i]);
+    for (const Changing& c : grow.dims)
+      if (c.value == i) next.shape[c.dim] = p_.symbols[c.next].var;
+    segment_ = grow.staging;
+    const View wait{arena("next", graph::element_count(*context_, next.shape) * (info(next.dtype).bits / 8)), next.dtype, next.shape};
+    segment_ = outer;
+    copy(wait, from, body);
+    staged.push_back({{memory[i], next.dtype, next.shape}, wait});
+  }
+  finish_iteration(body);
+  for (const Changing& c : grow.dims) set_symbol(c.symbol, p_.symbols[c.next].var, -1, body);
+  add(body, Step::segment).number = grow.memory;
+  for (const auto& [to, from] : staged) copy(to, from, body);
+}
+
+// The results' extents are those of the last iteration.
+void Planner::finish_growing(const Growing& grow, const Graph& g, const Node& n, Steps& steps) {
+  for (const Changing& c : grow.dims) {
+    const Index result = g.type(n.results[c.value]).shape[c.dim];
+    if (!result.is_var() || p_.symbols[symbol(result)].bound_by_input || p_.symbols[symbol(result)].defined) continue;
+    p_.symbols[symbol(result)].defined = true;
+    set_symbol(symbol(result), p_.symbols[c.symbol].var, site(n), steps);
+  }
+  enter_segment(steps);
+  require_known(steps);
+}
+
+void Planner::refuse_changing(const Graph& g, const Node& n, size_t first_result) {
+  Node rest = n;
+  rest.results.erase(rest.results.begin(), rest.results.begin() + static_cast<int64_t>(first_result));
+  if (undefined_symbols(g, rest).empty()) return;
   throw CompileError(n.origins.empty() ? Site{} : n.origins[0],
                      "a result's extent depends on what the iterations do; this is not supported on the CPU yet");
 }
@@ -120,10 +185,20 @@ void Planner::refuse_changing(const Graph& g, const Node& n) {
 void Planner::plan_loop(const Graph& g, const Node& n, Steps& steps) {
   const SubgraphAttr& a = std::get<SubgraphAttr>(n.attr);
   const Graph& sub = m_.graph(a.graphs[0]);
-  refuse_changing(g, n);
   const size_t carried = static_cast<size_t>(a.num_carried);
+  refuse_changing(g, n, carried);
+  const Growing grow = start_growing(g, n, sub, 2, carried, steps);
+  const int32_t outer_segment = segment_;
   std::vector<Place> memory;
-  for (size_t i = 0; i < carried; ++i) memory.push_back(start_carried(g, n.operands[2 + i], steps));
+  for (size_t i = 0; i < carried; ++i) {
+    if (grow.value[i]) segment_ = grow.memory;
+    memory.push_back(start_carried(g, n.operands[2 + i], steps));
+    if (grow.value[i]) {  // room for what the iterations make of it, not for what came in
+      const graph::Type& t = sub.type(sub.inputs()[2 + i]);
+      p_.buffers[memory[i].index].bytes = graph::element_count(*context_, t.shape) * (info(t.dtype).bits / 8);
+    }
+    segment_ = outer_segment;
+  }
   const Place proceed = arena("proceed", context_->constant(1)), iteration = arena("iteration", context_->constant(8));
   const View flag{proceed, DType::b1, {}};
   if (n.operands[1] == graph::kNoValue) {
@@ -146,15 +221,17 @@ void Planner::plan_loop(const Graph& g, const Node& n, Steps& steps) {
   std::vector<Place> inputs = {iteration, proceed};
   inputs.insert(inputs.end(), memory.begin(), memory.end());
   for (size_t i = 2 + carried; i < n.operands.size(); ++i) inputs.push_back(place(g, n.operands[i]));
-  Steps body = plan_body(sub, inputs);
+  Steps body = plan_body(sub, inputs, !grow.dims.empty());
   carry(proceed, view(sub, sub.outputs()[0]), memory, body);
-  for (size_t i = 0; i < carried; ++i) carry(memory[i], view(sub, sub.outputs()[1 + i]), memory, body);
+  for (size_t i = 0; i < carried; ++i)
+    if (!grow.value[i]) carry(memory[i], view(sub, sub.outputs()[1 + i]), memory, body);
   for (size_t i = 0; i < scanned.size(); ++i) store_slice(scanned[i], view(sub, sub.outputs()[1 + carried + i]), p_.symbols[counter].var, body);
-  finish_iteration(body);
+  grow.dims.empty() ? finish_iteration(body) : carry_growing(grow, sub, 1, memory, body);
   loop.body = {std::move(body)};
   for (const Place& p : memory) touch(p);
   extend_over_loop(begin);
   for (size_t i = 0; i < carried; ++i) places_[{&g, n.results[i]}] = memory[i];
+  if (!grow.dims.empty()) finish_growing(grow, g, n, steps);
 }
 
 // scan(carried..., scanned..., captures...): slices of the scanned inputs are views into them.
@@ -211,13 +288,18 @@ Place Planner::start_carried(const Graph& g, ValueId v, Steps& steps) {
 Place Planner::make_inner_result(const Graph& g, ValueId v) { return places_[{&g, v}] = arena_for(g, v); }
 
 // The body's steps, with its inputs bound; a nested use of the planner must not see this level's pending copies.
-Steps Planner::plan_body(const Graph& sub, const std::vector<Place>& inputs) {
+// `own_segment`: its sizes change from one iteration to the next.
+Steps Planner::plan_body(const Graph& sub, const std::vector<Place>& inputs, bool own_segment) {
   for (size_t i = 0; i < sub.inputs().size(); ++i) {
     places_[{&sub, sub.inputs()[i]}] = inputs[i];
     touch(inputs[i]);
   }
   Steps body;
   const int32_t segment = segment_;
+  if (own_segment) {
+    enter_segment(body);
+    require_known(body);
+  }
   plan_graph(sub, in_.fuse(sub), body);
   for (const Place& p : inputs) touch(p);
   segment_ = segment;

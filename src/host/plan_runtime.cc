@@ -33,6 +33,7 @@ void Planner::plan_runtime(const Graph& g, const Node& n, Steps& steps) {
   s.views = views;
   s.reads = static_cast<int32_t>(n.operands.size());
   s.site = site(n);
+  for (size_t i = 0; i < n.results.size(); ++i) note_result(s, static_cast<int32_t>(n.operands.size() + i), g, n.results[i]);
   switch (n.op) {
     case OpKind::topk: {
       const AxisAttr& a = std::get<AxisAttr>(n.attr);
@@ -54,6 +55,7 @@ void Planner::plan_runtime(const Graph& g, const Node& n, Steps& steps) {
     }
     default: internal_error(__FILE__, __LINE__, "no runtime operator for " + std::string(graph::info(n.op).text));
   }
+  s.work = add_work(operator_work(n, s.symbol, views));
   for (const View& v : views) touch(v.place);
 }
 
@@ -80,9 +82,7 @@ void Planner::plan_counted(const Graph& g, const Node& n, Steps& steps) {
       break;
     case OpKind::compress: {
       const int64_t axis = attribute(1);
-      const Index limit = axis < 0 ? graph::element_count(c, g.type(x).shape) : g.type(x).shape[axis];
-      function = "tp_op_compress", count_views = {in[1]}, fill_views = in, fill_attrs = {axis};
-      count_attrs = {limit.constant().value_or(INT64_MAX), count, where};
+      function = "tp_op_compress", fill_views = in, fill_attrs = {axis}, count_attrs = {axis, count, where};
       break;
     }
     case OpKind::unique: {
@@ -107,17 +107,22 @@ void Planner::plan_counted(const Graph& g, const Node& n, Steps& steps) {
   }
   Step& first = add(steps, Step::call);
   first.symbol = function + "_count", first.views = count_views, first.reads = static_cast<int32_t>(in.size()), first.attributes = count_attrs, first.site = where;
+  const int32_t described = first.work = add_work(operator_work(n, function, count_views));
   p_.symbols[count].defined = true;
   for (const View& v : count_views) touch(v.place);
   enter_segment(steps);
   require_known(steps);
   const auto reads = static_cast<int32_t>(fill_views.size());
+  std::vector<std::pair<int32_t, ValueId>> results;
   for (ValueId v : n.results) {
     const bool wanted = !g.value(v).users.empty() || g.is_output(v) || v == n.results[0];
+    if (wanted) results.push_back({static_cast<int32_t>(fill_views.size()), v});
     fill_views.push_back(wanted ? View{make_result(g, v, steps), g.type(v).dtype, g.type(v).shape} : absent());
   }
   Step& second = add(steps, Step::call);
   second.symbol = function, second.views = fill_views, second.reads = reads, second.attributes = fill_attrs, second.site = where;
+  second.work = described;
+  for (const auto& [buffer, v] : results) note_result(second, buffer, g, v);
   for (const View& v : fill_views) touch(v.place);
 }
 

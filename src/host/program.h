@@ -39,6 +39,35 @@ struct View {
   std::vector<Index> shape;
 };
 
+// One compiled form of a launch's kernel.
+struct LaunchCode {
+  uint32_t features = 0;          // tp_cpu_feature bits that it needs
+  int32_t kernel = 0;             // index into Program::kernels
+  Index extent, scratch;
+  int64_t grain = 1;
+  // On a GPU, instead of those three: grid x, y, z, block x, y, z, bytes of dynamic shared memory. `narrow`, when set:
+  // this kernel where it holds, otherwise kernel `wide`.
+  std::vector<Index> geometry;
+  Index narrow;
+  int32_t wide = -1;
+};
+
+// What a fusion group does, for people and tools (manifest, bench, verify). Its kernel may be several launches.
+struct Work {
+  std::string rule;                 // that scheduled it; of a runtime operator or a copy its name
+  std::vector<std::string> nodes;   // of the ONNX file, as text
+  Index flops, bytes;               // empty: not known
+};
+
+// A value of the main graph that a step leaves in one of its buffers.
+struct Result {
+  int32_t buffer = 0;               // position among the step's places or views
+  std::string value;
+  DType dtype;
+  std::vector<Index> shape;
+  std::vector<int> order;           // of its dims in memory, outermost first; empty: row-major
+};
+
 struct Step;
 using Steps = std::vector<Step>;
 
@@ -46,7 +75,7 @@ struct Step {
   enum Kind : uint8_t {
     segment,   // enter segment `number`
     output,    // obtain the memory of output `number`, whose shape is `dims`
-    launch,    // kernel `number` on `places` with `dims`; then extent, grain, scratch
+    launch,    // a kernel on `places` with `dims`: the first of `variants` that the CPU can run, or else `code`
     call,      // runtime operator `symbol` on `views` with `attributes`
     copy,      // views[0] = views[1]: as many bytes as views[1] has
     store,     // views[0] = dims, converted to its dtype (shape arithmetic)
@@ -61,17 +90,17 @@ struct Step {
   int32_t number = 0;
   std::vector<Place> places;
   std::vector<Index> dims;
-  Index extent, scratch;          // launch on the CPU
-  int64_t grain = 1;
-  std::vector<Index> geometry;    // launch on a GPU: grid x, y, z, block x, y, z, bytes of dynamic shared memory
-  Index narrow;                   // when set: kernel `number` where this holds, otherwise kernel `wide`
-  int32_t wide = -1;
+  LaunchCode code;                // launch
+  std::vector<LaunchCode> variants;
+  Index extent;                   // loop
   int32_t reads = 0;              // call: so many of `views`, from the first, are only read
   std::vector<View> views;
   std::string symbol, text;
   std::vector<int64_t> attributes;
   std::vector<Steps> body;
   int32_t site = -1;              // index into Program::sites
+  int32_t work = -1;              // index into Program::works; launch, call, copy
+  std::vector<Result> results;    // that are complete after this step
   // loop: runs body[0] while iteration < trip count and the condition holds.
   //   views: {trip count i64 or none, condition bool or none, iteration counter i64, ...}
   //   The body ends with copies that carry values over; `symbol` unused. `number`: the symbol that counts iterations.
@@ -88,6 +117,7 @@ struct IoSpec {
   std::string name;
   DType dtype;
   std::vector<Index> shape;
+  int32_t shares = -1;    // of an output: the input whose memory it may be given
 };
 
 struct Program {
@@ -98,7 +128,8 @@ struct Program {
   // Of a program for a GPU (host/spaces.h): segments from this one on lie in the host's memory, the others, inputs,
   // outputs and weights in the device's. -1: everything is the host's.
   int32_t first_host_segment = -1;
-  std::vector<std::string> kernels;    // symbols of the launches' kernels
+  std::vector<std::string> kernels;    // symbols of the launches' kernels, variants included
+  std::vector<Work> works;
   std::vector<std::string> sites;      // "node 12 Gather 'emb'"
   Steps steps;
 };

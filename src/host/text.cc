@@ -24,19 +24,24 @@ std::string list(const std::vector<Index>& es) {
   return "[" + s + "]";
 }
 
+std::string how(const LaunchCode& c) {
+  if (!c.geometry.empty()) return " geometry " + list(c.geometry);
+  return fmt::format(" extent {} grain {} scratch {}", sym::text(c.extent), c.grain, sym::text(c.scratch));
+}
+
 void print(const Program& p, const Steps& steps, int depth, std::string& out) {
   static const char* const kNames[] = {"segment", "output", "launch", "call", "copy", "store", "set_dim", "read_dim", "require", "branch", "loop"};
   for (const Step& s : steps) {
     out += fmt::format("{:>5} {}{}", s.id, std::string(static_cast<size_t>(depth) * 2, ' '), kNames[s.kind]);
-    if (s.kind == Step::launch) out += " " + p.kernels[s.number];
+    if (s.kind == Step::launch) out += " " + p.kernels[s.code.kernel];
     if (s.kind == Step::call) out += " " + s.symbol;
     if (s.kind == Step::segment || s.kind == Step::output) out += fmt::format(" {}", s.number);
     if (s.kind == Step::read_dim || s.kind == Step::set_dim) out += " " + p.symbols[s.number].name;
     for (const Place& at : s.places) out += " " + place(p, at);
     for (const View& v : s.views) out += " " + place(p, v.place);
     if (!s.dims.empty()) out += " " + list(s.dims);
-    if (!s.geometry.empty()) out += " geometry " + list(s.geometry);
-    else if (s.kind == Step::launch) out += fmt::format(" extent {} grain {} scratch {}", sym::text(s.extent), s.grain, sym::text(s.scratch));
+    if (s.kind == Step::launch) out += how(s.code);
+    for (const LaunchCode& v : s.variants) out += " or " + p.kernels[v.kernel] + how(v);
     if (!s.text.empty()) out += " \"" + s.text + "\"";
     if (s.site >= 0 && s.kind != Step::require) out += "  # " + p.sites[s.site];
     out += "\n";

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/diagnostic.h"
+#include "base/sha256.h"
 
 namespace tripod::host {
 namespace {
@@ -70,6 +71,15 @@ void pack(const std::byte* from, std::byte* to, const std::vector<int64_t>& shap
 }
 
 }  // namespace
+
+std::string Weights::identity() const {
+  std::vector<std::pair<int64_t, const std::string*>> all;
+  for (const auto& [key, offset] : known_) all.push_back({offset, &key});
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first != b.first ? a.first < b.first : *a.second < *b.second; });
+  Sha256 hash;
+  for (const auto& [offset, key] : all) hash.update(std::to_string(offset) + "=" + *key + "\n");
+  return hash.hex();
+}
 
 int64_t Weights::place(const graph::ConstAttr& bytes, const graph::Type& t, const loop::Buffer& wanted) {
   std::vector<int64_t> shape;

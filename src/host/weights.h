@@ -19,6 +19,8 @@ class Weights {
   int64_t place(const graph::ConstAttr& bytes, const graph::Type& t, const loop::Buffer& wanted);
 
   int64_t size() const { return size_; }
+  // A hash of everything that has been placed, where it is and how it is laid out.
+  std::string identity() const;
   // All bytes in order, in pieces (gaps are zeros up to the piece's offset).
   struct Piece {
     int64_t offset, size;

@@ -82,9 +82,10 @@ class Interpreter {
     return in;
   }
 
-  // Registers and local memory belong to a thread, also when they are allocated around the loop over threads.
+  // Registers and local memory belong to a thread, also when they are allocated around the loop over threads; where
+  // the layout names the thread, all threads' parts are one buffer.
   Cells& cells(const Buffer& b, Instance& in) {
-    const bool is_private = b->scope == Scope::reg || b->scope == Scope::local;
+    const bool is_private = (b->scope == Scope::reg || b->scope == Scope::local) && b->layout.thread_dims == 0;
     auto& c = in.cells[is_private ? place_.thread : 0];
     if (!c) c = std::make_unique<Cells>(b->dtype, in.size, nullptr);
     return *c;
@@ -122,7 +123,7 @@ class Interpreter {
     const int64_t o = in ? locate(b, *in, index, "read") : -1;
     if (o < 0) return 0;
     uint64_t bits = 0;
-    report(cells(b, *in).read(o, place_, options_.check_races, bits), b, index, "read");
+    report(cells(b, *in).read(o, place_, checks_races(b), bits), b, index, "read");
     return bits;
   }
 
@@ -130,8 +131,10 @@ class Interpreter {
     Instance* in = instance(b);
     const int64_t o = in ? locate(b, *in, index, "write") : -1;
     if (o < 0) return;
-    report(cells(b, *in).write(o, place_, options_.check_races, bits), b, index, "write");
+    report(cells(b, *in).write(o, place_, checks_races(b), bits), b, index, "write");
   }
+  // Registers that their layout gives to threads: warps and their threads share no address, whoever the loop names.
+  bool checks_races(const Buffer& b) const { return options_.check_races && b->layout.thread_dims == 0; }
 
   std::vector<int64_t> values(const std::vector<Index>& is) {
     std::vector<int64_t> v;
@@ -314,7 +317,9 @@ class Interpreter {
       case TileOp::copy: return exec_copy(box(s->regions[0], 0), box(s->regions[1], 0));
       case TileOp::mma: return exec_mma(box(s->regions[0], 2), box(s->regions[1], 2), box(s->regions[2], 2));
       case TileOp::reduce_sum:
-      case TileOp::reduce_max: return exec_reduce(s->tile, box(s->regions[0], 1), box(s->regions[1], 2));
+      case TileOp::reduce_max:
+        if (s->regions[1].buffer->layout.thread_dims > 0) return exec_reduce_threads(s->tile, box(s->regions[0], 0), box(s->regions[1], 0));
+        return exec_reduce(s->tile, box(s->regions[0], 1), box(s->regions[1], 2));
       case TileOp::elementwise: violation("an elementwise tile has no meaning yet");
     }
   }
@@ -351,6 +356,42 @@ class Interpreter {
                                   convert(from.buffer->dtype, t, read(from.buffer, from.at({m, k})))};
         write(to.buffer, to.at({m}), apply(op == TileOp::reduce_sum ? Op::add : Op::max, t, args));
       }
+  }
+
+  // Over the registers of all threads, in the order of backends/cuda/cuda_c.h. The tile itself brings the threads together, so reading
+  // their registers is no race; what it writes is one thread's.
+  void exec_reduce_threads(TileOp op, const Box& to, const Box& from) {
+    const DType t = to.buffer->dtype;
+    int64_t threads = 1;
+    for (int d = 0; d < from.buffer->layout.thread_dims; ++d) threads *= from.extent[static_cast<size_t>(d)];
+    const int64_t each = threads ? from.points() / threads : 0;
+    if (to.points() != each || from.buffer->dtype != t) return violation("a reduction over threads between regions that do not fit");
+    if (threads % 32 != 0 || threads > 1024) return violation("a reduction over " + std::to_string(threads) + " threads");
+    Instance* in = instance(from.buffer);
+    if (!in) return;
+    const auto combine = [&](uint64_t a, uint64_t b) {
+      const uint64_t args[2] = {a, b};
+      return apply(op == TileOp::reduce_sum ? Op::add : Op::max, t, args);
+    };
+    const auto halves = [&](std::vector<uint64_t> v) {  // element i with element i + distance, distance = 16, 8, 4, 2, 1
+      for (size_t distance = 16; distance > 0; distance /= 2)
+        for (size_t i = 0; i < distance; ++i)
+          if (i + distance < v.size()) v[i] = combine(v[i], v[i + distance]);
+      return v[0];
+    };
+    for (int64_t e = 0; e < each; ++e) {
+      std::vector<uint64_t> warps;
+      for (int64_t w = 0; w < threads; w += 32) {
+        std::vector<uint64_t> lanes(32);
+        for (int64_t l = 0; l < 32; ++l) {
+          const std::vector<int64_t> index = from.nth((w + l) * each + e);
+          const int64_t o = locate(from.buffer, *in, index, "read");
+          if (o >= 0) report(cells(from.buffer, *in).read(o, place_, false, lanes[static_cast<size_t>(l)]), from.buffer, index, "read");
+        }
+        warps.push_back(halves(lanes));
+      }
+      write(to.buffer, to.nth(e), warps.size() > 1 ? halves(warps) : warps[0]);
+    }
   }
 
   // --- violations ---

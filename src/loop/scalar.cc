@@ -100,9 +100,14 @@ uint64_t int_op(Op op, DType t, const uint64_t* a) {
 
 bool is_comparison(Op op) { return op == Op::lt || op == Op::le || op == Op::eq || op == Op::ne; }
 
-// Through i64: its minimum for NaN and what is out of its range; u64 from [2^63, 2^64) is exact.
+// Through i32 up to 16 bits and to i32, else through i64: its minimum for NaN and what is out of its range; u64 from
+// [2^63, 2^64) is exact.
 uint64_t int_from_float(DType to, double v) {
-  constexpr double kTwo63 = 9223372036854775808.0;
+  constexpr double kTwo31 = 2147483648.0, kTwo63 = 9223372036854775808.0;
+  if (info(to).bits <= 16 || to == DType::i32) {
+    const int32_t i = v > -kTwo31 - 1 && v < kTwo31 ? static_cast<int32_t>(v) : std::numeric_limits<int32_t>::min();
+    return canonical_bits(to, static_cast<uint64_t>(static_cast<int64_t>(i)));
+  }
   if (to == DType::u64 && v >= kTwo63 && v < 2 * kTwo63) return static_cast<uint64_t>(v);
   const int64_t i = v >= -kTwo63 && v < kTwo63 ? static_cast<int64_t>(v) : std::numeric_limits<int64_t>::min();
   return canonical_bits(to, static_cast<uint64_t>(i));

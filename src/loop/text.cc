@@ -23,6 +23,7 @@
 #include <unordered_map>
 
 #include "loop/ir.h"
+#include "loop/line_table.h"
 #include "loop/scalar.h"
 #include "loop/syntax.h"
 
@@ -134,6 +135,7 @@ std::string range_text(const sym::Node& v) {
 class Printer {
  public:
   std::string out;
+  LineTable* lines = nullptr;   // filled where it is there
 
   void function(const Function& f) {
     out += "func @" + f.name;
@@ -150,7 +152,7 @@ class Printer {
       buffer(f.params[i]);
     }
     out += ") {\n";
-    ++depth_;
+    ++line_, ++depth_;
     for (const Site& s : f.origins) {
       line("from " + std::to_string(s.index) + " " + quoted(s.op) + " " + quoted(s.name));
     }
@@ -161,6 +163,7 @@ class Printer {
   }
 
   void stmt(const Stmt& s) {
+    if (lines) (*lines)[s.get()] = line_;
     switch (s->kind) {
       case StmtKind::seq:
         for (const Stmt& b : s->body) stmt(b);
@@ -169,6 +172,7 @@ class Printer {
       case StmtKind::block: block_stmt(*s); break;
       case StmtKind::store: {
         const std::string v = value(s->value);
+        if (lines) (*lines)[s.get()] = line_;
         line(access(s->buffer, s->indices) + " = " + v + (s->guard ? " if " + sym::text(s->guard) : ""));
         break;
       }
@@ -210,7 +214,7 @@ class Printer {
   }
 
  private:
-  void line(const std::string& s) { out += std::string(static_cast<size_t>(depth_) * 2, ' ') + s + "\n"; }
+  void line(const std::string& s) { out += std::string(static_cast<size_t>(depth_) * 2, ' ') + s + "\n", ++line_; }
 
   void body(const std::string& head, const Stmt& b) {
     line(head + " {");
@@ -343,7 +347,7 @@ class Printer {
     return t + ")";
   }
 
-  int depth_ = 0;
+  int depth_ = 0, line_ = 1;
   std::unordered_map<const BufferNode*, std::string> names_;
   std::unordered_map<const ExprNode*, std::string> shared_;
 };
@@ -352,6 +356,13 @@ class Printer {
 
 std::string text(const Function& f) {
   Printer p;
+  p.function(f);
+  return std::move(p.out);
+}
+
+std::string text(const Function& f, LineTable& lines) {
+  Printer p;
+  p.lines = &lines;
   p.function(f);
   return std::move(p.out);
 }

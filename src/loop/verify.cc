@@ -177,7 +177,8 @@ class Verifier {
     }
   }
 
-  // Registers have no addresses: once loops are unrolled and vectorised, an index into them is a number.
+  // Registers have no addresses: once loops are unrolled and vectorised, an index into them is a number. (Which thread
+  // has them, the first dims of the layout, is no part of that index.)
   void registers() {
     std::unordered_set<Index, sym::Hash> rolled;
     visit(f_.body, [&](const Stmt& s) {
@@ -188,7 +189,15 @@ class Verifier {
     std::set<std::string> bad;
     const auto look = [&](const Buffer& b, const std::vector<Index>& indices) {
       if (b->scope != Scope::reg) return;
-      for (Index i : indices)
+      std::vector<Index> inner = indices;
+      if (b->layout.thread_dims > 0 && b->layout.args.size() == indices.size()) {
+        sym::Map at;
+        for (size_t d = 0; d < indices.size(); ++d) at[b->layout.args[d]] = indices[d];
+        inner.clear();
+        for (size_t d = static_cast<size_t>(b->layout.thread_dims); d < b->layout.map.size(); ++d)
+          inner.push_back(sym::substitute(b->layout.map[d], at));
+      }
+      for (Index i : inner)
         for (Index v : sym::variables(i))
           if (rolled.count(v))
             bad.insert("registers " + b->name + " are indexed by " + sym::text(v) + ", which is not unrolled");

@@ -177,7 +177,7 @@ const std::unordered_map<OpKind, Formula>& table() {
        }},
       {OpKind::thresholded_relu, FORMULA {
          UNUSED;
-         return select(loop::le(a[0], like(a[0], scalars(n).a)), like(a[0], 0), a[0]);
+         return select(loop::lt(like(a[0], scalars(n).a), a[0]), a[0], like(a[0], 0));  // NaN is not above alpha
        }},
       {OpKind::shrink, FORMULA {
          UNUSED;

@@ -1,5 +1,7 @@
 #include "onnx/dynamic_axes.h"
 
+#include <algorithm>
+
 namespace tripod::importer {
 
 namespace {
@@ -37,6 +39,13 @@ DynamicAxes dynamic_axes(const NodeContext& c, ValueId x, ValueId axes, bool noo
   if (c.rank(axes) == 0) axes = c.reshape(axes, {c.expr(1)});
   axes = c.cast(axes, DType::i64);
   const Expr count = c.dim(axes, 0);
+
+  const ValueId with_zero = c.concat({axes, c.g.add_ints({0})}, 0);  // there may be none
+  const auto extreme = [&](OpKind op) {
+    return c.dims_scalar(c.add(op, {with_zero}, graph::ReduceAttr{{0}, false, false}), NodeContext::kAnyRange);
+  };
+  graph::require(c.g, sym::logical_and(sym::ge(extreme(OpKind::reduce_min), -rank), sym::lt(extreme(OpKind::reduce_max), std::max(rank, 1))),
+                 "axes must be within -" + std::to_string(rank) + ".." + std::to_string(rank - 1));
 
   // named[i] = any of the axes, wrapped, is i.
   const ValueId wrapped = c.add(OpKind::where, {c.add(OpKind::less, {axes, c.int_scalar(DType::i64, 0)}),

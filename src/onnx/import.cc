@@ -76,14 +76,15 @@ std::string Import::why_no_row(const std::string& domain, const std::string& op,
     hint = "docs/status.md lists the operators";
     return "operator \"" + op + "\" of domain \"" + domain + "\" is not supported";
   }
+  const char* const own = "docs/status.md lists the operators; one of your own has to be a function in the model file";
   if (!domain.empty()) {
-    hint = "give its implementation with --ops=FILE (docs/custom-operators.md)";
+    hint = own;
     return "domain \"" + domain + "\" has no operator \"" + op + "\"";
   }
   const std::string version = "opset " + std::to_string(opset);
   const KnownOp* known = known_op(op);
   if (!known) {
-    hint = "give its implementation with --ops=FILE (docs/custom-operators.md)";
+    hint = own;
     return "ONNX has no operator \"" + op + "\"";
   }
   if (known->since > opset) {
@@ -138,7 +139,7 @@ ValueId Import::constant(Graph& g, const ::onnx::TensorProto& t) {
 Expr Import::symbol_for(const std::string& dim_param) {
   if (auto it = dim_params.find(dim_param); it != dim_params.end()) return it->second;
   sym::Context& c = module->sym();
-  sym::Range range{1, kMaxDim};
+  sym::Range range{0, kMaxDim};
   if (auto it = options.dims.find(dim_param); it != options.dims.end()) range = it->second;
   if (auto it = pinned_.find(dim_param); it != pinned_.end()) range = {it->second, it->second};
   Expr e = range.lo == range.hi ? c.constant(range.lo) : c.var(symbol_name(dim_param), range);
@@ -166,13 +167,14 @@ Type Import::declared_type(const TypeProto& t, const std::string& value) {
   const auto& tensor = t.tensor_type();
   const auto dtype = dtype_of(tensor.elem_type());
   if (!dtype) throw NodeError{"the element type " + onnx_type_name(tensor.elem_type()) + " is not supported", ""};
+  if (*dtype == DType::string) throw NodeError{"a tensor of strings is not supported yet", ""};
   const auto given = options.shapes.find(value);
   const bool has_given = given != options.shapes.end();
   if (!tensor.has_shape() && !has_given)
     throw NodeError{"has no shape, its number of dims must be known", "give it with --shape " + value + "=1,3,224,224"};
   const int rank = tensor.has_shape() ? tensor.shape().dim_size() : static_cast<int>(given->second.size());
-  if (rank > kMaxRank)
-    throw NodeError{"has " + std::to_string(rank) + " dims, at most " + std::to_string(kMaxRank) + " are supported",
+  if (rank > kMostDims)
+    throw NodeError{"has " + std::to_string(rank) + " dims, at most " + std::to_string(kMostDims) + " are supported",
                     ""};
   if (has_given && static_cast<int>(given->second.size()) != rank)
     throw NodeError{"has " + std::to_string(rank) + " dims, --shape gives " + std::to_string(given->second.size()), ""};
@@ -278,13 +280,33 @@ void Import::bind_options() {
   }
 }
 
+// The initializer v of an input must be of the type that the input declares.
+void Import::check_default(const ::onnx::ValueInfoProto& input, ValueId v, const Site& site) {
+  if (v < 0 || !input.type().has_tensor_type()) return;
+  const auto& declared = input.type().tensor_type();
+  const Type& have = module->main().type(v);
+  const auto dtype = dtype_of(declared.elem_type());
+  bool same = !dtype || *dtype == have.dtype;
+  if (declared.has_shape()) {
+    same = same && declared.shape().dim_size() == have.rank();
+    for (int d = 0; same && d < have.rank(); ++d) {
+      const auto& dim = declared.shape().dim(d);
+      same = !dim.has_dim_value() || dim.dim_value() < 0 || have.shape[d].is_const(dim.dim_value());
+    }
+  }
+  if (!same) error(site, "does not have the type of the initializer of that name, " + graph::text(have));
+}
+
 void Import::read_inputs(Scope& scope) {
   std::set<std::string> initializers;
   for (const auto& t : model().graph().initializer()) initializers.insert(t.name());
   for (const auto& t : model().graph().sparse_initializer()) initializers.insert(t.values().name());
   for (const auto& i : model().graph().input()) {
-    if (initializers.contains(i.name())) continue;  // a default that nobody can override here: a constant
     const Site site = about("input '" + i.name() + "'");
+    if (initializers.contains(i.name())) {  // a default that nobody can override here: a constant
+      check_default(i, scope.find(i.name()).value_or(kBadValue), site);
+      continue;
+    }
     ValueId v = kBadValue;
     try {
       if (i.name().empty()) throw NodeError{"has no name", ""};
@@ -404,7 +426,7 @@ ImportResult import_bytes(std::span<const std::byte> bytes, const std::string& f
 }
 
 ImportResult import_file(const std::string& path, const ImportOptions& options, Diagnostics& diagnostics) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not make it wait
   struct stat st {};
   if (fd < 0 || fstat(fd, &st) != 0) {
     diagnostics.error({}, "cannot be read: " + std::string(std::strerror(errno)));

@@ -8,8 +8,7 @@
 //  - inputs are the graph inputs that are not initializers, in order. An initializer that is also listed as an input
 //    (a default that a caller could override, IR >= 4; required by IR 3) is a constant here.
 //  - dims: a dim_param is one symbol for the whole model; an unnamed dim (none, or -1 as Paddle writes it) gets the
-//    name INPUT_dAXIS. The range of a symbol is 1 .. 2^31-1 unless ImportOptions::dims says otherwise, so a dim that
-//    may be 0 (a KV cache that starts empty) has to be asked for.
+//    name INPUT_dAXIS. The range of a symbol is 0 .. 2^31-1 unless ImportOptions::dims says otherwise.
 //  - constants share the bytes of the protobuf, which stays alive with them, or of the mapped external file.
 //  - functions of the model are expanded; an If whose condition is known is replaced by the branch taken.
 #pragma once

@@ -247,15 +247,22 @@ std::vector<Expr> NodeContext::dims(ValueId v, sym::Range range) const {
 
   // What is known of a concatenation need not be read, nor what is arithmetic with something known.
   const graph::Node producer = g.producer(v);
+  int& depth = scope.state().read_depth;
+  struct Deeper {
+    int& depth;
+    explicit Deeper(int& d) : depth(d) { ++depth; }
+    ~Deeper() { --depth; }
+  } deeper(depth);
+  const bool follow = depth < 64;  // chains longer than that are read where they end
   const auto whole = [&](ValueId x) { return rank(x) <= 1 && is_int(dtype(x)); };
   std::vector<Expr> r;
-  if (producer.op == OpKind::concat) {
+  if (follow && producer.op == OpKind::concat) {
     for (ValueId part : producer.operands)
       for (Expr e : dims(part, range)) r.push_back(e);
-  } else if ((producer.op == OpKind::reshape || producer.op == OpKind::cast || producer.op == OpKind::identity) &&
+  } else if (follow && (producer.op == OpKind::reshape || producer.op == OpKind::cast || producer.op == OpKind::identity) &&
              whole(producer.operands[0])) {
     r = dims(producer.operands[0], range);
-  } else if ((producer.op == OpKind::add || producer.op == OpKind::sub) && t.dtype == DType::i64 &&
+  } else if (follow && (producer.op == OpKind::add || producer.op == OpKind::sub) && t.dtype == DType::i64 &&
              (exprs(producer.operands[0]) || exprs(producer.operands[1])) && whole(producer.operands[0]) &&
              whole(producer.operands[1])) {
     const std::vector<Expr> a = dims(producer.operands[0], kAnyRange), b = dims(producer.operands[1], kAnyRange);

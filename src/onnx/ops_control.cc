@@ -256,11 +256,21 @@ Body import_body(NodeContext& c, const ::onnx::GraphProto& body, const std::vect
     }
     if (stable) {
       g.set_origins({c.site});
+      sym::Map stated;  // extents that the body computes, and what the model says that they are
       for (int i = 0; i < n; ++i) {
         Shape as_declared = g.type(r.outputs[skip + i]).shape;
-        for (size_t d = 0; d < as_declared.size(); ++d)
-          if (carried[i].shape[d].is_const()) as_declared[d] = carried[i].shape[d];
+        for (size_t d = 0; d < as_declared.size(); ++d) {
+          if (!carried[i].shape[d].is_const()) continue;
+          if (!as_declared[d].is_const()) stated.emplace(as_declared[d], carried[i].shape[d]);
+          as_declared[d] = carried[i].shape[d];
+        }
         r.outputs[skip + i] = g.reshape(r.outputs[skip + i], std::move(as_declared));
+      }
+      for (size_t i = static_cast<size_t>(skip + n); i < r.outputs.size(); ++i) {
+        Shape scanned = g.type(r.outputs[i]).shape;
+        for (Expr& d : scanned)
+          if (const auto known = stated.find(d); known != stated.end()) d = known->second;
+        r.outputs[i] = g.reshape(r.outputs[i], std::move(scanned));
       }
       g.set_outputs(r.outputs, names_of(body));
       return r;

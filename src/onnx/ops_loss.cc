@@ -22,10 +22,12 @@ void need_inference(const NodeContext& c) {
 std::vector<ValueId> dropout(NodeContext& c) {
   need_inference(c);
   const ValueId x = c.input(0);
-  ValueId mask = kNoValue;  // what is kept: all
+  // What is kept: all. Before opset 12 inference leaves it open; ONNX Runtime gives zeros.
+  ValueId mask = kNoValue;
   if (c.wants_output(1)) {
     const DType t = c.opset < 10 ? c.dtype(x) : DType::b1;
-    mask = c.broadcast(is_float(t) ? c.scalar(t, 1) : c.int_scalar(t, 1), c.shape(x));
+    const int kept = c.opset >= 12;
+    mask = c.broadcast(is_float(t) ? c.scalar(t, kept) : c.int_scalar(t, kept), c.shape(x));
   }
   return {x, mask};
 }

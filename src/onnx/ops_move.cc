@@ -38,7 +38,11 @@ Expr inferred_dim(NodeContext& c, const Shape& from, const Shape& to) {
   const int64_t common = std::gcd(up_number, down_number);
   if (common) up_number /= common, down_number /= common;
   const Expr over = sym::product(c.sym(), up) * up_number, under = sym::product(c.sym(), down) * down_number;
-  return under.is_const(1) ? over : sym::floordiv(over, sym::proved(sym::ge(under, 1)) ? under : sym::max(under, 1));
+  if (under.is_const(1)) return over;
+  // Where the quotient is no division any more (B*P + B*S rows of C by the rows), it holds for every size.
+  const Expr quotient = sym::floordiv(over, under);
+  const bool divides = quotient->op == sym::Op::floordiv || !sym::proved(sym::eq(quotient * under, over));
+  return divides && !sym::proved(sym::ge(under, 1)) ? sym::floordiv(over, sym::max(under, 1)) : quotient;
 }
 
 // A dim that is computed from data may turn out to be 0 (copy) or -1 (infer) at run time.
@@ -46,6 +50,21 @@ bool may_be_special(Expr e) {
   for (Expr v : sym::variables(e))
     if (v->range.lo < 0) return !sym::proved(sym::ge(e, 1));
   return false;
+}
+
+// A dim that is computed from dims is meant as it is, also where it turns out to be 0, which ONNX reads as "copy the
+// input's dim". The two only differ where another dim is 0 as well (else a copied dim contradicts the number of
+// elements, which is 0), and not where the copied dim is 0: that is required.
+void require_plain_zeros(NodeContext& c, const Shape& from, const Shape& to) {
+  for (size_t i = 0; i < to.size() && i < from.size(); ++i) {
+    if (to[i].is_const() || to[i] == from[i] || may_be_special(to[i]) || sym::proved(sym::ge(to[i], 1))) continue;
+    Expr plain = sym::logical_or(sym::ge(to[i], 1), sym::eq(from[i], 0));
+    Expr others = c.expr(1);
+    for (size_t k = 0; k < to.size(); ++k)
+      if (k != i && !to[k].is_const(-1) && !may_be_special(to[k])) others = sym::logical_and(others, sym::ge(to[k], 1));
+    plain = sym::logical_or(plain, others);
+    if (!sym::proved(plain)) graph::require(c.g, plain, "dim " + std::to_string(i) + " of the shape is 0, which copies the input's dim");
+  }
 }
 
 std::vector<ValueId> reshaped(NodeContext& c, std::vector<Expr> wanted, bool allow_zero) {
@@ -71,10 +90,9 @@ std::vector<ValueId> reshaped(NodeContext& c, std::vector<Expr> wanted, bool all
     } else if (may_be_special(to[i])) {
       special.push_back(i);
       if (!allow_zero && copied(i)) to[i] = sym::select(sym::eq(wanted[i], 0), *copied(i), wanted[i]);
-    } else if (!allow_zero && !sym::proved(sym::ge(to[i], 1))) {
-      graph::require(c.g, sym::ge(to[i], 1), "dim " + std::to_string(i) + " of a reshape must not be 0");
     }
   }
+  if (!allow_zero) require_plain_zeros(c, from, to);
   const auto all_but = [&](size_t i) {
     Shape rest;
     for (size_t k = 0; k < to.size(); ++k)

@@ -193,6 +193,7 @@ std::vector<ValueId> rms_norm(NodeContext& c) {
 
 std::vector<ValueId> lrn(NodeContext& c) {
   c.need_min_rank(0, 2);
+  if (!is_float(c.dtype(c.input(0)))) c.fail("the input must be float: " + c.text(c.input(0)));
   graph::ScalarAttr a;
   a.a = c.attr_float("alpha", 1e-4);
   a.b = c.attr_float("beta", 0.75);

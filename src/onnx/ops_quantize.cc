@@ -83,6 +83,7 @@ std::vector<ValueId> dequantize_linear(NodeContext& c) {
 // u8 over the range of x widened to contain 0. Of an all-zero x ONNX says nothing; the scale is 1 as in ONNX Runtime.
 std::vector<ValueId> dynamic_quantize_linear(NodeContext& c) {
   const ValueId x = c.input(0);
+  if (!is_float(c.dtype(x))) c.fail("the input must be float: " + c.text(x));
   std::vector<int> all;
   for (int i = 0; i < c.rank(x); ++i) all.push_back(i);
   const graph::ReduceAttr a = reduce_attr(all, false);

@@ -93,6 +93,11 @@ std::vector<ValueId> arg(NodeContext& c) {
   a.axes = {c.axis(c.attr_int("axis", 0), c.rank(c.input(0)))};
   a.keep_dims = c.attr_bool("keepdims", true);
   a.last_index = c.attr_bool("select_last_index", false);
+  // Of no elements there is no index; of an empty result none is asked for.
+  Expr defined = sym::ge(c.dim(c.input(0), a.axes[0]), 1);
+  for (int i = 0; i < c.rank(c.input(0)); ++i)
+    if (i != a.axes[0]) defined = sym::logical_or(defined, sym::eq(c.dim(c.input(0), i), 0));
+  graph::require(c.g, defined, "dim " + std::to_string(a.axes[0]) + " is empty: none of its elements has an index");
   return {c.add(c.row.kind, {c.input(0)}, a)};
 }
 

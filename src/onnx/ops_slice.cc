@@ -129,7 +129,10 @@ ValueId padded(NodeContext& c, ValueId x, const std::vector<Expr>& begin, const 
     cut.starts.push_back(sym::max(-begin[i], 0));
     cut.steps.push_back(1);
     const Expr gone = cut.starts.back() + sym::max(-end[i], 0);
-    if (!gone.is_const(0)) left[i] = sym::max(left[i] - gone, 0);
+    if (!gone.is_const(0)) {
+      graph::require(c.g, sym::le(gone, left[i]), "negative pads cut off more than dim " + std::to_string(i) + " has");
+      left[i] = sym::max(left[i] - gone, 0);
+    }
     pads |= !pad.begin.back().is_const(0) || !pad.end.back().is_const(0);
     cuts |= !gone.is_const(0);
   }

@@ -66,6 +66,7 @@ Expr int_count(NodeContext& c, Expr start, Expr limit, Expr delta) {
   if (delta.is_const(0)) c.fail("delta must not be 0");
   if (delta.is_const() && delta.value() < 0) return sym::max(sym::ceildiv(start - limit, -delta.value()), 0);
   if (delta.is_const()) return sym::max(sym::ceildiv(limit - start, delta.value()), 0);
+  graph::require(c.g, sym::ne(delta, 0), "delta must not be 0");
   return sym::max(-sym::floordiv(start - limit, delta), 0);
 }
 

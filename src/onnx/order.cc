@@ -100,7 +100,14 @@ std::vector<int> order_nodes(Import& import, const NodeList& nodes,
       std::rotate(cycle.begin(), std::min_element(cycle.begin(), cycle.end()), cycle.end());
       // Followed from user to producer, so the data flows the other way round.
       std::string text = site_of(cycle[0]).text();
-      for (size_t k = cycle.size(); k-- > 1;) text += " -> " + site_of(cycle[k]).text();
+      constexpr size_t kShown = 8;
+      for (size_t k = cycle.size(); k-- > 1;) {
+        if (cycle.size() > kShown + 1 && k == cycle.size() - kShown) {
+          text += " -> (" + std::to_string(k) + " more)";
+          break;
+        }
+        text += " -> " + site_of(cycle[k]).text();
+      }
       text += " -> " + site_of(cycle[0]).text();
       import.error(site_of(cycle[0]), "needs its own result: " + text, "ONNX graphs must not have cycles");
     }

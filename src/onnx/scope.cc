@@ -50,7 +50,7 @@ bool Scope::define(const std::string& name, ValueId v, const Site& site) {
 
 Site Scope::site_of(const NodeProto& node, int index) const {
   const std::string domain = domain_of(node.domain());
-  const std::string op = domain.empty() ? node.op_type() : domain + "::" + node.op_type();
+  const std::string op = node.op_type().empty() ? "?" : domain.empty() ? node.op_type() : domain + "::" + node.op_type();
   if (path.empty() || !node.name().empty()) return {index, op, path + node.name()};
   return {index, op, path.substr(0, path.size() - 1)};
 }
@@ -62,6 +62,7 @@ void Scope::import_initializers(const GraphProto& graph) {
     ValueId v = kBadValue;
     const Site site{-1, "", path + "initializer '" + name + "'"};
     try {
+      if (name.empty()) throw NodeError{"has no name", ""};
       const TensorData t = read();
       Shape shape;
       for (int64_t d : t.dims) shape.push_back(g.sym().constant(d));
@@ -97,10 +98,19 @@ void Scope::import_nodes(const NodeList& nodes) {
 void Scope::check_size(ValueId v) const {
   const Type& t = g.type(v);
   if (t.kind != Type::tensor || t.dtype == DType::none) return;
-  if (t.rank() > kMaxRank)
+  if (t.rank() > kMostDims)
     throw NodeError{"the result " + g.value(v).name + " has " + std::to_string(t.rank()) + " dims, at most " +
-                        std::to_string(kMaxRank) + " are supported",
+                        std::to_string(kMostDims) + " are supported",
                     ""};
+  const auto check = [&](const std::vector<Expr>& es) {
+    for (Expr e : es)
+      if (e->size > kMaxDimSize)
+        throw NodeError{"a size in the result " + g.value(v).name + " takes more than " + std::to_string(kMaxDimSize) +
+                            " operations to compute",
+                        "fix the dims it depends on with --dim or --shape"};
+  };
+  check(t.shape);
+  if (g.value(v).contents) check(*g.value(v).contents);
   const Expr count = graph::element_count(g.sym(), t.shape);
   if (count.is_const() && count.value() > (int64_t{1} << 48))
     throw NodeError{"the result " + g.value(v).name + " : " + graph::text(t) + " is larger than memory can be", ""};
@@ -168,6 +178,7 @@ std::vector<ValueId> Scope::run(const NodeProto& node, const Site& site) {
   if (const auto* function = import.find_function(node)) return expand(*function, node, site);
 
   // Whether the operator is known is said even where its inputs are bad.
+  if (node.op_type().empty()) throw NodeError{"has no op_type", "the file is damaged"};
   const std::string domain = domain_of(node.domain());
   const auto opset = opsets.find(domain);
   if (opset == opsets.end())
@@ -196,7 +207,7 @@ std::vector<ValueId> Scope::expand(const ::onnx::FunctionProto& f, const NodePro
   // A function that calls itself would never end; one that calls others twice each, a few deep, ends too late.
   if (import.function_depth > 32) throw NodeError{"functions call each other more than 32 deep", ""};
   import.expanded_nodes += f.node_size();
-  if (import.expanded_nodes > 1'000'000) throw NodeError{"functions expand to more than 1000000 nodes", ""};
+  if (import.expanded_nodes > 200'000) throw NodeError{"functions expand to more than 200000 nodes", ""};
 
   const std::vector<ValueId> given = operands(node);
   if (static_cast<int>(given.size()) > f.input_size())

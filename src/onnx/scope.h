@@ -31,6 +31,8 @@ using Opsets = std::map<std::string, int>;  // by domain; "ai.onnx" is ""
 
 inline constexpr ValueId kBadValue = -2;  // made by a node that could not be imported
 
+inline constexpr uint32_t kMaxDimSize = 4096;  // operations in the expression of one dim
+
 // A node that only uses bad values: nothing more is said about it.
 struct Poisoned {};
 // An If needs a decision (ImportOptions::decisions): ends the import.
@@ -45,6 +47,7 @@ struct Source {
 // What belongs to a graph::Graph while it is imported.
 struct GraphState {
   std::map<ValueId, sym::Range> ranges;  // of values that are not known but bounded: a loop's iteration number
+  int read_depth = 0;  // how deep NodeContext::dims is in its recursion
   std::map<std::pair<ValueId, int64_t>, std::vector<Expr>> read;  // (value, range.lo) -> NodeContext::dims
 };
 
@@ -87,6 +90,7 @@ class Import {
   void check_model();
   void bind_options();
   void read_inputs(Scope& scope);
+  void check_default(const ::onnx::ValueInfoProto& input, ValueId v, const Site& site);
   Expr symbol_for(const std::string& dim_param);
   std::map<std::pair<std::string, std::string>, std::vector<const Row*>> rows_;
   std::map<std::tuple<std::string, std::string, std::string>, const ::onnx::FunctionProto*> functions_;

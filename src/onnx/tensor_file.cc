@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <set>
 
 #include "base/diagnostic.h"
 #include "onnx/op_importer.h"
@@ -33,6 +34,30 @@ void write_tensor_file(const std::string& path, const TensorFile& t) {
   proto.set_raw_data(t.bytes.data(), t.bytes.size());
   std::ofstream out(path, std::ios::binary);
   if (!proto.SerializeToOstream(&out)) throw CompileError({}, "cannot write " + path);
+}
+
+static void collect_external(const ::onnx::GraphProto& g, std::set<std::string>& files) {
+  const auto tensor = [&](const ::onnx::TensorProto& t) {
+    for (const auto& e : t.external_data())
+      if (e.key() == "location") files.insert(e.value());
+  };
+  for (const auto& t : g.initializer()) tensor(t);
+  for (const auto& n : g.node())
+    for (const auto& a : n.attribute()) {
+      if (a.has_t()) tensor(a.t());
+      if (a.has_g()) collect_external(a.g(), files);
+    }
+}
+
+std::vector<std::string> external_files(const std::string& model) {
+  std::ifstream in(model, std::ios::binary);
+  ::onnx::ModelProto proto;
+  std::set<std::string> files;
+  if (proto.ParseFromIstream(&in)) collect_external(proto.graph(), files);
+  std::vector<std::string> inside;
+  for (const std::string& f : files)
+    if (!f.empty() && f[0] != '/' && f.find("..") == std::string::npos) inside.push_back(f);
+  return inside;
 }
 
 }  // namespace tripod::importer

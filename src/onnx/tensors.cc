@@ -215,9 +215,9 @@ TensorData TensorReader::read(const TensorProto& t) {
   if (!dtype) throw NodeError{"the element type " + onnx_type_name(t.data_type()) + " is not supported", ""};
   if (t.has_segment()) throw NodeError{"a tensor in segments is not supported", ""};
   r.dtype = *dtype;
-  if (t.dims_size() > kMaxRank)
+  if (t.dims_size() > kMostDims)
     throw NodeError{
-        "has " + std::to_string(t.dims_size()) + " dims, at most " + std::to_string(kMaxRank) + " are supported", ""};
+        "has " + std::to_string(t.dims_size()) + " dims, at most " + std::to_string(kMostDims) + " are supported", ""};
   r.dims.assign(t.dims().begin(), t.dims().end());
   const int64_t count = checked_count(r.dims, r.dtype);
   const int64_t need = byte_size(r.dtype, count);
@@ -291,7 +291,7 @@ TensorData TensorReader::read_sparse(const ::onnx::SparseTensorProto& t) {
   const TensorData indices = read(t.indices());
   TensorData r;
   r.dtype = values.dtype;
-  if (t.dims_size() > kMaxRank) throw NodeError{"has too many dims", ""};
+  if (t.dims_size() > kMostDims) throw NodeError{"has too many dims", ""};
   r.dims.assign(t.dims().begin(), t.dims().end());
   const int64_t count = checked_count(r.dims, r.dtype);
   const int64_t rank = static_cast<int64_t>(r.dims.size());
@@ -306,8 +306,8 @@ TensorData TensorReader::read_sparse(const ::onnx::SparseTensorProto& t) {
     throw NodeError{"the indices of a sparse tensor must be i64[" + std::to_string(stored) + "] or i64[" +
                         std::to_string(stored) + ", " + std::to_string(rank) + "]",
                     ""};
-  // A few bytes may stand for any amount of memory here: 2^31 dense elements are the limit.
-  if (count > (int64_t{1} << 31)) throw NodeError{"a sparse tensor of " + dims_text(r.dims) + " is too large", ""};
+  // A few bytes may stand for any amount of memory here: 256 MB dense are the limit.
+  if (count * size > (int64_t{1} << 28)) throw NodeError{"a sparse tensor of " + dims_text(r.dims) + " is too large", ""};
 
   auto dense = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(count * size));
   int64_t previous = -1;

@@ -14,6 +14,9 @@
 
 namespace tripod::importer {
 
+// What the run time takes (TRIPOD_MAX_RANK); attributes that list dims may be longer, up to kMaxRank.
+inline constexpr int kMostDims = 16;
+
 struct TensorData {
   DType dtype = DType::none;
   graph::Ints dims;

@@ -62,13 +62,22 @@ struct Inliner : loop::Rewriter {
   using loop::Rewriter::rewrite;
   Expr rewrite(const Expr& e) override {
     if (e->op != loop::Op::load || !(e->buffer == p_.body[0]->buffer)) return nullptr;
-    sym::Map m;
-    for (size_t d = 0; d < p_.iters.size(); ++d) m[p_.iters[d].var] = e->indices[d];
-    const Expr v = loop::substitute(p_.body[0]->value, m);
+    const Expr v = value_at(e->indices);
     if (!e->guard) return v;
     return loop::select(loop::from_index(DType::b1, e->guard), guard_loads(v, e->guard), apply(e->other));
   }
+
+ private:
+  // Loads of one place share one value: else a chain of x*x would double with every link.
+  Expr value_at(const Indices& at) {
+    for (const auto& [known, value] : values_)
+      if (known == at) return value;
+    sym::Map m;
+    for (size_t d = 0; d < p_.iters.size(); ++d) m[p_.iters[d].var] = at[d];
+    return values_.emplace_back(at, loop::substitute(p_.body[0]->value, m)).second;
+  }
   const StmtNode& p_;
+  std::vector<std::pair<Indices, Expr>> values_;
 };
 
 }  // namespace

@@ -14,6 +14,10 @@ using loop::Index;
 using loop::Stmt;
 using Indices = std::vector<Index>;
 
+// Terms of a float sum that are added one after the other: a longer sum is made of such chains, since the error of one
+// chain grows with its length.
+constexpr int64_t kChain = 64;
+
 // A loop variable in [0, extent), known to sym.
 Index loop_var(sym::Context& c, const char* name, Index extent);
 

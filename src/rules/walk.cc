@@ -90,6 +90,49 @@ struct Accumulators : loop::Rewriter {
 };
 }  // namespace
 
+// Is the update one float's `acc = acc + x` or `fma(a, b, acc)`? Then a long sum is made of several chains.
+bool BlockWalk::is_float_sum() const {
+  if (body_->kind != StmtKind::store || !is_float(body_->buffer->dtype) || body_->guard) return false;
+  const Expr& v = body_->value;
+  const Expr acc = v->op == Op::fma ? v->args[2] : v->op == Op::add ? v->args[0] : Expr();
+  return acc && acc->op == Op::load && acc->buffer == body_->buffer && acc->indices == body_->indices;
+}
+
+// The reduce loops from r on around `update`, which adds to `total` through its accumulator `acc`. A float sum over
+// more than kChain terms is cut: chains start from zero, and their ends are added up, since the error of a chain grows
+// with its length.
+Stmt BlockWalk::reduce_loops(const Stmt& update, const std::vector<std::pair<Buffer, Buffer>>& tiles, Index lane) {
+  const auto around = [&](Stmt s, size_t r, Index from, Index extent) {
+    const Index v = loop_var(c_, reduce_[r].var->name.c_str(), extent);
+    return loop::loop(v, extent, loop::LoopKind::serial, loop::substitute(s, {{reduce_[r].var, from + v}}));
+  };
+  Stmt s = update;
+  int64_t inside = 1;
+  bool cut = !is_float_sum() || tiles.size() != 1;
+  for (size_t r = reduce_.size(); r-- > 0;) {
+    const Index extent = reduce_[r].extent, zero = c_.constant(0);
+    const auto known = extent.constant();
+    if (cut || (known && inside * *known <= kChain * 3 / 2)) {
+      inside *= known.value_or(1);
+      s = around(s, r, zero, extent);
+      continue;
+    }
+    cut = true;
+    const Buffer& total = tiles[0].second;
+    const Buffer chain = loop::make_buffer(total->name + "_chain", total->dtype, total->shape, loop::Scope::reg);
+    Accumulators to_chain;
+    to_chain.lane = lane, to_chain.tiles = {{total, chain}};
+    const int64_t step = std::max<int64_t>(1, kChain / inside);
+    const Index part = loop_var(c_, "part", sym::ceildiv(extent, step));
+    const Index count = sym::mod(extent, step).is_const(0) ? c_.constant(step) : sym::min(c_.constant(step), extent - part * step);
+    const Stmt one = loop::alloc(chain, loop::seq({
+        loop::store(chain, {lane}, loop::constant(total->dtype, 0)), around(to_chain.apply(s), r, part * step, count),
+        loop::store(total, {lane}, loop::load(total, {lane}) + loop::load(chain, {lane}))}));
+    s = loop::loop(part, sym::ceildiv(extent, step), loop::LoopKind::serial, one);
+  }
+  return s;
+}
+
 // init; reduce loops around the update; then the finished values are stored.
 Stmt BlockWalk::reduction(Index lane, const std::function<int64_t(DType)>& lanes) {
   Accumulators to_registers;
@@ -101,11 +144,7 @@ Stmt BlockWalk::reduction(Index lane, const std::function<int64_t(DType)>& lanes
     to_registers.tiles.push_back({s->buffer, tile});
     stores.push_back(loop::store(s->buffer, s->indices, loop::load(tile, {to_registers.lane})));
   });
-  Stmt update = to_registers.apply(body_);
-  for (size_t r = reduce_.size(); r-- > 0;) {
-    const Index v = loop_var(c_, reduce_[r].var->name.c_str(), reduce_[r].extent);
-    update = loop::loop(v, reduce_[r].extent, loop::LoopKind::serial, loop::substitute(update, {{reduce_[r].var, v}}));
-  }
+  const Stmt update = reduce_loops(to_registers.apply(body_), to_registers.tiles, to_registers.lane);
   std::vector<Stmt> all;
   if (init_) all.push_back(to_registers.apply(init_));
   all.push_back(update);

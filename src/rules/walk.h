@@ -26,6 +26,8 @@ class BlockWalk {
   // One result, or the results of all lanes of the vector loop around (`lane` its variable, `lanes` how many for a
   // buffer of this type): the body, or init, reduce loops around the update in registers, and the store.
   Stmt point(Index lane, const std::function<int64_t(DType)>& lanes);
+  bool is_float_sum() const;
+  Stmt reduce_loops(const Stmt& update, const std::vector<std::pair<Buffer, Buffer>>& tiles, Index lane);
   Stmt reduction(Index lane, const std::function<int64_t(DType)>& lanes);
 
   sym::Context& c_;

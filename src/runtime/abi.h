@@ -24,7 +24,7 @@ extern "C" {
 
 struct tp_run;  // the state of one call; opaque to generated code
 
-// args[i]: the kernel's buffers (pointers) and then its dims (int64), in the order of the loop function's
+// args[1 + i]: the kernel's buffers (pointers) and then its dims (int64), in the order of the loop function's
 // parameters; args[0] is the tp_run. The kernel carries out iterations [begin, end) of its outermost parallel loop.
 // scratch: this thread's scratch memory, 64-byte aligned, of the size given at the launch.
 typedef void (*tp_kernel)(const uint64_t* args, int64_t begin, int64_t end, void* scratch);
@@ -94,6 +94,14 @@ struct tp_device_part {
   const char* const* origins;  // "node 12 Conv 'c1'" of each kernel, for errors
 };
 
+// What args[0] of a kernel points to. The first to set flag, by an atomicCAS from 0 to 1, writes the rest: an index `got`
+// that is not in [0, limit) at `site` (of tp_model.sites). The kernel clamps the index and goes on. The memory is
+// page-locked memory of the host, so that nothing is copied back: kernels touch it in case of an error only.
+struct tp_error_record {
+  int32_t flag, site;
+  int64_t got, limit;
+};
+
 struct tp_model {
   uint32_t abi_version;  // kAbiVersion
   uint32_t cpu_features; // tp_cpu_feature bits that the code needs
@@ -107,11 +115,13 @@ struct tp_model {
   int32_t (*program)(tp_run* run, int64_t* dims, char* const* inputs, const char* weights);
   const char* weights;            // nullptr when external
   int64_t weights_size;
-  const char* external_weights;   // file name beside model.so (.safetensors; the program's `weights` is its data,
-                                  // after the header), or nullptr
+  const char* external_weights;   // a .safetensors file, by its path from the folder of model.so or an absolute one;
+                                  // the program's `weights` is its data, after the header. nullptr: embedded
+  const char* external_header;    // the JSON header of that file, which names its contents by their hash
   const char* const* sites;       // "node 12 Gather 'emb'" for error reports, indexed by the site numbers below
   int32_t num_sites;
   const tp_device_part* device;   // nullptr: the model runs on the CPU
+  const int32_t* shares;          // nullptr, or for each output the input whose memory it may be given (--alias), or -1
 };
 
 enum : uint32_t { kTripodAbiVersion = 1 };
@@ -129,6 +139,16 @@ char* tp_output(tp_run* run, int32_t output, int32_t rank, const int64_t* shape)
 // Runs kernel over [0, extent) in chunks of at least `grain` iterations on the pool; scratch_bytes for each thread.
 // args[0] is filled in by the runtime.
 int32_t tp_launch(tp_run* run, tp_kernel kernel, uint64_t* args, int64_t extent, int64_t grain, int64_t scratch_bytes);
+
+// The same as a step of the program, which the context's step hook (if there is one) is told of. On entry args[0] is
+// the step's number, and in the high half the number of buffers.
+int32_t tp_step_launch(tp_run* run, tp_kernel kernel, uint64_t* args, int64_t extent, int64_t grain,
+                       int64_t scratch_bytes);
+// A runtime operator as a step.
+int32_t tp_step_call(tp_run* run, tp_operator function, const tp_view* views, const int64_t* attrs, int32_t num_views,
+                     int32_t step);
+// tp_copy as a step.
+void tp_step_copy(tp_run* run, void* to, const void* from, int64_t bytes, int32_t step);
 
 // Only in models for a GPU. The address of the weights on the context's device; nullptr after an error was recorded.
 const char* tp_device_weights(tp_run* run);

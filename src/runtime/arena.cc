@@ -3,10 +3,12 @@
 // A plan gives every buffer of a segment an offset so that buffers alive at the same step do not overlap: largest
 // first, each into the smallest gap that holds it (greedy by size, best fit). It is solved again only when a size
 // differs from the last call's.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "runtime/cuda.h"
 #include "runtime/internal.h"
 
 namespace tripod::rt {
@@ -131,7 +133,13 @@ char* tp_enter_segment(tp_run* run, int32_t index) {
   arena.sizes = arena.wanted;
   arena.wanted = last;
   int64_t total = fits ? plan(segment, arena) : INT64_MAX;
-  arena.planned = fits && reserve(arena.memory, total);
+  if (segment.space == kTpDevice) {
+    char what[64];
+    snprintf(what, sizeof what, "the arena of segment %d for these dims", index);
+    arena.planned = fits && cuda::reserve_device(*run, arena.memory, total, what);
+  } else {
+    arena.planned = fits && reserve(arena.memory, total);
+  }
   if (arena.planned) return arena.memory.data ? arena.memory.data : empty_data();
   fail(*run, TRIPOD_OUT_OF_MEMORY, "out of memory: segment %d of the model needs %lld bytes for these dims", index,
        static_cast<long long>(total));

@@ -2,6 +2,7 @@
 #include <immintrin.h>
 #include <stdlib.h>
 
+#include "runtime/cuda.h"
 #include "runtime/internal.h"
 
 namespace tripod::rt {
@@ -11,6 +12,7 @@ namespace {
 // nothing to be left locked in a forked child.
 constexpr int32_t kPooled = 64;
 std::atomic<tripod_context*> idle_contexts[kPooled];
+std::atomic<tripod_context*> captured_contexts;  // a list: CUDA graphs replay work on their memory
 
 template <typename T>
 bool make(T*& array, int32_t n) {
@@ -27,6 +29,7 @@ bool fill_context(tripod_context& context) {
   const tp_model& model = tp_the_model;
   tp_run& run = context.run;
   bool ok = make(run.dims, model.num_symbols) && make(run.inputs, model.num_inputs) &&
+            make(run.input_bytes, model.num_inputs) &&
             make(run.input_staging, model.num_inputs) && make(run.outputs, model.num_outputs) &&
             make(run.arenas, model.num_segments) && make(context.values, model.num_inputs + model.num_outputs) &&
             make(context.handles, model.num_outputs);
@@ -89,6 +92,7 @@ void delete_context(tripod_context* context) {
   if (!context) return;
   const tp_model& model = tp_the_model;
   tp_run& run = context->run;
+  cuda::detach(run);
   for (int32_t s = 0; run.arenas && s < model.num_segments; ++s) delete_arena(run.arenas[s]);
   for (int32_t i = 0; run.input_staging && i < model.num_inputs; ++i) release(run.input_staging[i]);
   for (int32_t i = 0; run.outputs && i < model.num_outputs; ++i) release(run.outputs[i].staging);
@@ -96,6 +100,7 @@ void delete_context(tripod_context* context) {
   release(run.operator_memory);
   free(run.dims);
   free(run.inputs);
+  free(run.input_bytes);
   free(run.input_staging);
   free(run.outputs);
   free(run.arenas);
@@ -111,7 +116,33 @@ tripod_context* take_context() {
   return new_context();
 }
 
+tripod_status take_context(int32_t device_id, void* stream, tripod_context** out) {
+  for (bool idle : {false, true})  // one that served this stream last, else one whose work has ended
+    for (auto& slot : idle_contexts) {
+      if (!slot.load(std::memory_order_relaxed)) continue;
+      tripod_context* context = slot.exchange(nullptr, std::memory_order_acquire);
+      if (!context) continue;
+      if (cuda::suits(*context->run.cuda, device_id, stream, idle)) {
+        cuda::set_stream(*context->run.cuda, stream);
+        *out = context;
+        return TRIPOD_OK;
+      }
+      give_context(context);
+    }
+  *out = new_context();
+  if (!*out) return set_last_error(TRIPOD_OUT_OF_MEMORY, "out of memory");
+  tripod_status bad = cuda::attach((*out)->run, device_id, stream, true);
+  if (bad) delete_context(*out);
+  return bad;
+}
+
 void give_context(tripod_context* context) {
+  if (context->run.cuda && context->run.cuda->captured) {
+    context->next = captured_contexts.load();
+    while (!captured_contexts.compare_exchange_weak(context->next, context)) {
+    }
+    return;
+  }
   for (auto& slot : idle_contexts) {
     tripod_context* none = nullptr;
     if (!slot.load(std::memory_order_relaxed) &&
@@ -123,6 +154,30 @@ void give_context(tripod_context* context) {
 
 void delete_pooled_contexts() {
   for (auto& slot : idle_contexts) delete_context(slot.exchange(nullptr));
+  for (tripod_context *next, *c = captured_contexts.exchange(nullptr); c; c = next) {
+    next = c->next;
+    delete_context(c);
+  }
+}
+
+tripod_status synchronize_contexts() {
+  tripod_status first = TRIPOD_OK;
+  char message[sizeof tp_run::message];
+  auto look = [&](tripod_context* c) {
+    if (!c || !c->run.cuda || cuda::synchronize(c->run) == TRIPOD_OK || first != TRIPOD_OK) return;
+    first = static_cast<tripod_status>(c->run.status);
+    __builtin_memcpy(message, c->run.message, sizeof message);
+  };
+  for (auto& slot : idle_contexts)
+    if (tripod_context* c = slot.exchange(nullptr, std::memory_order_acquire)) {
+      look(c);
+      give_context(c);
+    }
+  for (tripod_context* c = captured_contexts.load(std::memory_order_acquire); c; c = c->next) {
+    Lock lock(c->lock);
+    look(c);
+  }
+  return first == TRIPOD_OK ? TRIPOD_OK : set_last_error(first, "%s", message);
 }
 
 tripod_status run_model(tp_run& run, const tripod_value* inputs, int32_t num_inputs, tripod_value* outputs,
@@ -130,9 +185,12 @@ tripod_status run_model(tp_run& run, const tripod_value* inputs, int32_t num_inp
   run.status = TRIPOD_OK;
   run.pool_checked = false;
   run.kernel_error.store(0, std::memory_order_relaxed);
-  if (bind_inputs(run, inputs, num_inputs) == TRIPOD_OK && bind_outputs(run, outputs, num_outputs) == TRIPOD_OK &&
-      run_program(run) != TRIPOD_OK)
-    drop_outputs(run);
+  if (!run.cuda || cuda::begin_call(run) == TRIPOD_OK) {
+    bool bound = bind_inputs(run, inputs, num_inputs) == TRIPOD_OK && bind_outputs(run, outputs, num_outputs) == TRIPOD_OK;
+    if (bound) run_program(run);
+    if (run.cuda) cuda::end_call(run);
+    if (bound && run.status != TRIPOD_OK) drop_outputs(run);
+  }
   if (run.status == TRIPOD_OK) return TRIPOD_OK;
   return set_last_error(static_cast<tripod_status>(run.status), "%s", run.message);
 }

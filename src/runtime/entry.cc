@@ -1,5 +1,6 @@
 // The C API's symbol, and what happens when model.so is unloaded. Built for plain x86-64, as cpu.cc: everything that
 // a too old CPU may reach is here, and everything else is behind the check.
+#include "runtime/cuda.h"
 #include "runtime/internal.h"
 
 #define TP_EXPORT __attribute__((visibility("default")))
@@ -24,7 +25,7 @@ int32_t num_outputs() { return tp_the_model.num_outputs; }
 // run and destroy_context need a context, which no CPU without the features gets.
 constexpr tripod_api kApi = {
     TRIPOD_API_VERSION,  describe, num_inputs,              num_outputs, checked_create_context,
-    api_destroy_context, api_run,  checked_set_num_threads, last_error,
+    api_destroy_context, api_run,  checked_set_num_threads, last_error,  api_synchronize,
 };
 
 // Helpers must be gone before their code is.
@@ -32,6 +33,7 @@ __attribute__((destructor)) void unload() {
   if (cpu_problem()) return;
   stop_pool();
   delete_pooled_contexts();
+  cuda::close_devices();
   unmap_weights();
 }
 

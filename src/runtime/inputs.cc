@@ -2,6 +2,7 @@
 // names the input, the axis, what came and what was wanted.
 #include <stdio.h>
 
+#include "runtime/cuda.h"
 #include "runtime/internal.h"
 
 namespace tripod::rt {
@@ -77,7 +78,7 @@ tripod_status check_type(tp_run& run, int32_t i, const tripod_value& value) {
   if (kind == TRIPOD_TENSOR && enum_value(t.dtype) != io.dtype)
     return fail(run, TRIPOD_INVALID_ARGUMENT, INPUT ": dtype is %s, wanted %s", i, io.name, dtype_name(enum_value(t.dtype)),
                 dtype_name(io.dtype));
-  if (enum_value(t.device) != TRIPOD_CPU) {
+  if (!run.cuda && enum_value(t.device) != TRIPOD_CPU) {
     char device[32];
     return fail(run, TRIPOD_INVALID_ARGUMENT, INPUT ": is on %s, wanted cpu", i, io.name,
                 describe_device(t, device, sizeof device));
@@ -106,6 +107,7 @@ tripod_status stage(tp_run& run, int32_t i, const tripod_tensor& t, int64_t byte
 tripod_status bind_data(tp_run& run, int32_t i, const tripod_tensor& t) {
   const tp_io& io = tp_the_model.inputs[i];
   int64_t count, bytes;
+  run.input_bytes[i] = 0;
   if (!dense_bytes(io.dtype, t.rank, t.shape, &count, &bytes))
     return fail(run, TRIPOD_INVALID_ARGUMENT, INPUT ": the shape has more elements than memory can hold", i, io.name);
   if (count == 0) {
@@ -119,9 +121,14 @@ tripod_status bind_data(tp_run& run, int32_t i, const tripod_tensor& t) {
   if (reinterpret_cast<uintptr_t>(t.data) & static_cast<uintptr_t>(unit - 1))
     return fail(run, TRIPOD_INVALID_ARGUMENT, INPUT ": data is at address %p, wanted a multiple of %d (its %s elements)",
                 i, io.name, t.data, unit, dtype_name(io.dtype));
-  if (!is_dense(t)) return stage(run, i, t, bytes);
+  if (run.cuda && enum_value(t.device) == TRIPOD_CUDA) return cuda::bind_device_input(run, i, t, bytes);
   run.inputs[i] = static_cast<char*>(t.data);
-  return TRIPOD_OK;
+  if (!is_dense(t)) {
+    if (tripod_status bad = stage(run, i, t, bytes)) return bad;
+  } else if (!run.cuda) {
+    run.input_bytes[i] = bytes;
+  }
+  return run.cuda ? cuda::upload_input(run, i, bytes) : TRIPOD_OK;
 }
 
 }  // namespace
@@ -145,6 +152,8 @@ tripod_status bind_inputs(tp_run& run, const tripod_value* inputs, int32_t count
   for (int32_t s = 0; s < model.num_symbols; ++s) run.dims[s] = -1;
   for (int32_t i = 0; i < count; ++i) {
     if (tripod_status bad = check_type(run, i, inputs[i])) return bad;
+    if (run.cuda)
+      if (tripod_status bad = cuda::check_input_device(run, i, inputs)) return bad;
     const tripod_tensor& t = inputs[i].tensor;
     for (int32_t axis = 0; axis < t.rank; ++axis)
       if (tripod_status bad = bind_axis(run, i, axis, t.shape[axis])) return bad;

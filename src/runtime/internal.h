@@ -19,6 +19,10 @@
 
 namespace tripod::rt {
 
+namespace cuda {
+struct State;
+}
+
 // Enums of the C API hold whatever the caller put there; C++ may assume otherwise, so they are read as integers.
 template <typename E>
 int32_t enum_value(const E& e) {
@@ -52,9 +56,12 @@ struct OutputSlot {
   tripod_value* value;  // the caller's
   int64_t shape[TRIPOD_MAX_RANK];
   int32_t rank;
+  char* data;      // where the program writes
+  int64_t bytes;
   bool produced;   // by tp_output in this run
   bool allocated;  // by the allocator in this run: taken back out of `value` when the run fails
-  bool staged;     // the caller's memory is strided: the program writes into `staging`, finish() scatters
+  bool staged;     // the program writes into memory of the context, finish_outputs() copies to the caller's
+  bool strided;    // ... because the caller's is strided (else: it is host memory, the program's is a GPU's)
   Buffer staging;
 };
 
@@ -70,6 +77,7 @@ struct tp_run {
 
   int64_t* dims;
   char** inputs;
+  int64_t* input_bytes;  // of the caller's memory that the program reads itself; 0 where it reads a copy
   tripod::rt::Buffer* input_staging;
   tripod::rt::OutputSlot* outputs;
   tripod::rt::Arena* arenas;
@@ -77,6 +85,9 @@ struct tp_run {
   tripod::rt::Buffer operator_memory;
   tripod_allocator allocator;
   void* allocator_user;
+  tripod::rt::cuda::State* cuda;  // of a model for a GPU (cuda.h), else nullptr
+  tripod_step_hook step_hook;  // null: nobody listens
+  void* step_user;
 };
 
 // A context of the C API; the TVM-FFI entry keeps a pool of the same kind.
@@ -85,6 +96,7 @@ struct tripod_context {
   tp_run run;
   tripod_value* values;  // num_inputs + num_outputs, for entries that convert from another form
   void** handles;        // num_outputs, tensors made by the TVM-FFI entry
+  tripod_context* next;  // of those that a captured CUDA graph keeps
 };
 
 namespace tripod::rt {
@@ -113,6 +125,13 @@ const char* kind_name(int32_t kind);
 const char* describe_device(const tripod_tensor& t, char* text, size_t size);
 bool is_dense(const tripod_tensor& t);
 enum class Copy { gather, scatter };
+// The axes of a strided tensor, innermost first, merged where they are contiguous with each other; at least one. No
+// extent may be 0.
+struct Axes {
+  int32_t count;
+  int64_t extents[TRIPOD_MAX_RANK], steps[TRIPOD_MAX_RANK];
+};
+Axes merge_axes(int32_t rank, const int64_t* shape, const int64_t* strides);
 // Between dense memory and strided memory (strides in elements of `size` bytes: 1, 2, 4 or 8).
 void copy_strided(Copy direction, char* dense, char* strided, int32_t rank, const int64_t* shape,
                   const int64_t* strides, int32_t size);
@@ -123,6 +142,8 @@ char* empty_data();
 tripod_context* new_context();
 void delete_context(tripod_context* context);
 tripod_context* take_context();  // from the pool, or a new one; nullptr: out of memory
+tripod_status take_context(int32_t device_id, void* stream, tripod_context** out);  // for a GPU; sets last_error
+tripod_status synchronize_contexts();  // of the pool; last_error is the first error of a kernel
 void give_context(tripod_context* context);
 void delete_pooled_contexts();
 tripod_status run_model(tp_run& run, const tripod_value* inputs, int32_t num_inputs, tripod_value* outputs,
@@ -150,6 +171,7 @@ const char* cpu_problem();
 // --- implementations behind the entry points, which check the CPU first (entry.cc) ---
 tripod_status api_create_context(const tripod_context_options* options, tripod_context** out);
 void api_destroy_context(tripod_context* context);
+tripod_status api_synchronize(tripod_context* context);
 tripod_status api_run(tripod_context* context, const tripod_value* inputs, int32_t num_inputs, tripod_value* outputs,
                       int32_t num_outputs);
 

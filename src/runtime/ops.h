@@ -26,8 +26,8 @@ int32_t tp_op_topk(tp_run* run, const tp_view* views, const int64_t* attrs);
 int32_t tp_op_nonzero_count(tp_run* run, const tp_view* views, const int64_t* attrs);
 int32_t tp_op_nonzero(tp_run* run, const tp_view* views, const int64_t* attrs);
 
-// Compress. count views: condition (bool [c]). attrs: limit (the extent at axis, or the elements of x; conditions from
-// there on must be false; INT64_MAX where only the fill can know it), symbol, site. fill views: x, condition, y. attrs: axis, or -1: x is taken as flat.
+// Compress. count views: x, condition (bool [c]). attrs: axis, or -1: x is taken as flat; symbol, site. Conditions
+// beyond the extent must be false. fill views: x, condition, y. attrs: axis.
 int32_t tp_op_compress_count(tp_run* run, const tp_view* views, const int64_t* attrs);
 int32_t tp_op_compress(tp_run* run, const tp_view* views, const int64_t* attrs);
 

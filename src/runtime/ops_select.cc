@@ -69,8 +69,8 @@ int32_t tp_op_nonzero(tp_run*, const tp_view* views, const int64_t*) {
 }
 
 int32_t tp_op_compress_count(tp_run* run, const tp_view* views, const int64_t* attrs) {
-  auto* condition = static_cast<const uint8_t*>(views[0].data);
-  int64_t n = count(views[0]), limit = attrs[0], found = 0;
+  auto* condition = static_cast<const uint8_t*>(views[1].data);
+  int64_t n = count(views[1]), limit = around(views[0], attrs[0]).extent, found = 0;
   for (int64_t i = 0; i < n; ++i) {
     if (condition[i] && i >= limit) return bad_index(run, attrs[2], i, limit);
     found += condition[i] != 0;
@@ -78,13 +78,11 @@ int32_t tp_op_compress_count(tp_run* run, const tp_view* views, const int64_t* a
   return tp_set_dim(run, static_cast<int32_t>(attrs[1]), found, static_cast<int32_t>(attrs[2]));
 }
 
-int32_t tp_op_compress(tp_run* run, const tp_view* views, const int64_t* attrs) {
+int32_t tp_op_compress(tp_run*, const tp_view* views, const int64_t* attrs) {
   const tp_view& x = views[0];
   auto* condition = static_cast<const uint8_t*>(views[1].data);
   Around a = around(x, attrs[0]);
   int64_t n = count(views[1]) < a.extent ? count(views[1]) : a.extent;
-  for (int64_t i = n; i < count(views[1]); ++i)  // in case the count did not know the limit
-    if (condition[i]) return bad_index(run, -1, i, a.extent);
   int64_t bytes = a.inner * element_bytes(x.dtype);
   auto* in = static_cast<const char*>(x.data);
   auto* out = static_cast<char*>(views[2].data);

@@ -43,33 +43,40 @@ bool is_dense(const tripod_tensor& t) {
   return true;
 }
 
-// Axes are merged from the inside while they are contiguous with each other; the rest is an odometer.
-void copy_strided(Copy direction, char* dense, char* strided, int32_t rank, const int64_t* shape,
-                  const int64_t* strides, int32_t size) {
-  int64_t extents[TRIPOD_MAX_RANK], steps[TRIPOD_MAX_RANK], index[TRIPOD_MAX_RANK] = {};
-  int32_t n = 0;  // merged axes, innermost first
+Axes merge_axes(int32_t rank, const int64_t* shape, const int64_t* strides) {
+  Axes axes = {};
+  int32_t& n = axes.count;
   for (int32_t i = rank; i-- > 0;) {
-    if (shape[i] == 0) return;
     if (shape[i] == 1) continue;
-    if (n > 0 && strides[i] == steps[n - 1] * extents[n - 1]) {
-      extents[n - 1] *= shape[i];
+    if (n > 0 && strides[i] == axes.steps[n - 1] * axes.extents[n - 1]) {
+      axes.extents[n - 1] *= shape[i];
     } else {
-      extents[n] = shape[i];
-      steps[n++] = strides[i];
+      axes.extents[n] = shape[i];
+      axes.steps[n++] = strides[i];
     }
   }
-  if (n == 0) extents[n] = 1, steps[n++] = 1;
+  if (n == 0) axes.extents[n] = 1, axes.steps[n++] = 1;
+  return axes;
+}
+
+void copy_strided(Copy direction, char* dense, char* strided, int32_t rank, const int64_t* shape,
+                  const int64_t* strides, int32_t size) {
+  for (int32_t i = 0; i < rank; ++i)
+    if (shape[i] == 0) return;
+  Axes axes = merge_axes(rank, shape, strides);
+  const int64_t *extents = axes.extents, *steps = axes.steps;
+  int64_t index[TRIPOD_MAX_RANK] = {};
   for (;;) {
     copy_row(direction, dense, strided, extents[0], steps[0], size);
     dense += extents[0] * size;
     int32_t axis = 1;
-    for (; axis < n; ++axis) {
+    for (; axis < axes.count; ++axis) {
       strided += steps[axis] * size;
       if (++index[axis] < extents[axis]) break;
       strided -= steps[axis] * extents[axis] * size;
       index[axis] = 0;
     }
-    if (axis >= n) return;
+    if (axis >= axes.count) return;
   }
 }
 

@@ -36,13 +36,19 @@ DataType to_dlpack(int32_t dtype) {
 
 tripod_device from_dlpack(Device device) {
   if (device.type == kDeviceCpu || device.type == kDeviceCudaHost) return TRIPOD_CPU;
-  return device.type == kDeviceCuda ? TRIPOD_CUDA : enum_from<tripod_device>(device.type);
+  bool gpu = device.type == kDeviceCuda || device.type == kDeviceCudaManaged;
+  return gpu ? TRIPOD_CUDA : enum_from<tripod_device>(device.type);
 }
 
-// The argument as a value; false when it is not a tensor.
+// nullptr when the argument is not a tensor.
+const Tensor* as_tensor(const Any& argument) {
+  if (argument.type == kTensorObject) return tensor_of(argument.pointer);
+  return argument.type == kTensorPointer ? static_cast<Tensor*>(argument.pointer) : nullptr;
+}
+
 bool to_value(const Any& argument, tripod_value& value) {
-  if (argument.type != kTensorPointer && argument.type != kTensorObject) return false;
-  const Tensor* t = argument.type == kTensorObject ? tensor_of(argument.pointer) : static_cast<Tensor*>(argument.pointer);
+  const Tensor* t = as_tensor(argument);
+  if (!t) return false;
   value.kind = TRIPOD_TENSOR;
   value.tensor = {t->data ? static_cast<char*>(t->data) + t->byte_offset : nullptr,
                   t->shape,
@@ -81,15 +87,43 @@ void* allocate(void* user, int32_t output, size_t bytes, tripod_dtype dtype, int
   auto* context = static_cast<tripod_context*>(user);
   const Library& l = *library();
   void* data = nullptr;
+  const tripod_tensor& wanted = context->values[tp_the_model.num_inputs + output].tensor;
+  bool gpu = enum_value(wanted.device) == TRIPOD_CUDA;
   if (l.environment_allocator()) {  // asking first: a failed environment_alloc collects a backtrace
-    Tensor prototype = {nullptr, {kDeviceCpu, 0}, rank, to_dlpack(dtype), const_cast<int64_t*>(shape), nullptr, 0};
+    Tensor prototype = {nullptr, {gpu ? kDeviceCuda : kDeviceCpu, wanted.device_id}, rank, to_dlpack(dtype), const_cast<int64_t*>(shape), nullptr, 0};
     if (l.environment_alloc(&prototype, &context->handles[output]) != 0) return nullptr;
     Tensor* made = tensor_of(context->handles[output]);
     data = made->data ? static_cast<char*>(made->data) + made->byte_offset : nullptr;
+  } else if (gpu) {
+    fail(context->run, TRIPOD_INVALID_ARGUMENT,
+         "output %d '%s': the host has set no allocator for GPU memory: call main_into with outputs, or pass torch tensors",
+         output, tp_the_model.outputs[output].name);
   } else {
     context->handles[output] = own_tensor(l, bytes, dtype, rank, shape, &data);
   }
   return data;
+}
+
+// Where the call runs: on the GPU of the first tensor that is on one.
+int32_t gpu_of(const Any* args, int32_t count, bool* found) {
+  *found = false;
+  for (int32_t i = 0; i < count; ++i) {
+    const Tensor* t = as_tensor(args[i]);
+    if (!t || from_dlpack(t->device) != TRIPOD_CUDA) continue;
+    *found = true;
+    return t->device.id;
+  }
+  return 0;
+}
+
+tripod_status context_for(const Library& l, const Any* args, int32_t count, tripod_context** out) {
+  if (!tp_the_model.device) {
+    *out = take_context();
+    return *out ? TRIPOD_OK : set_last_error(TRIPOD_OUT_OF_MEMORY, "out of memory");
+  }
+  bool found;
+  int32_t id = gpu_of(args, count, &found);
+  return take_context(id, l.environment_stream(kDeviceCuda, id), out);
 }
 
 tripod_status run_with(tripod_context& context, const Any* args, int32_t count, bool into) {
@@ -105,7 +139,14 @@ tripod_status run_with(tripod_context& context, const Any* args, int32_t count, 
       return set_last_error(TRIPOD_INVALID_ARGUMENT, "%s %d '%s': got an argument of TVM-FFI type %d, wanted a tensor",
                             input ? "input" : "output", input ? i : i - num_inputs, io.name, args[i].type);
     }
-  for (int32_t i = 0; !into && i < num_outputs; ++i) context.values[num_inputs + i] = {};
+  bool gpu = false;
+  int32_t id = context.run.cuda ? gpu_of(args, num_inputs, &gpu) : 0;
+  for (int32_t i = 0; !into && i < num_outputs; ++i) {
+    tripod_value& output = context.values[num_inputs + i];
+    output = {};
+    output.tensor.device = gpu ? TRIPOD_CUDA : TRIPOD_CPU;
+    output.tensor.device_id = id;
+  }
   context.run.allocator = into ? nullptr : allocate;
   context.run.allocator_user = &context;
   return run_model(context.run, context.values, num_inputs, context.values + num_inputs, num_outputs);
@@ -138,8 +179,8 @@ int return_tensors(const Library& l, void** handles, int32_t count, Any* args, A
 int call_main(const Any* args, int32_t count, Any* result) {
   const Library* l = library();
   if (!l) return -1;
-  tripod_context* context = take_context();
-  if (!context) return raise(TRIPOD_OUT_OF_MEMORY, "out of memory");
+  tripod_context* context;
+  if (tripod_status bad = context_for(*l, args, count, &context)) return raise(bad, last_error());
   tripod_status status = run_with(*context, args, count, false);
   int32_t n = tp_the_model.num_outputs;
   int code = -1;
@@ -157,11 +198,17 @@ int call_main(const Any* args, int32_t count, Any* result) {
 }
 
 int call_main_into(const Any* args, int32_t count) {
-  if (!library()) return -1;
-  tripod_context* context = take_context();
-  if (!context) return raise(TRIPOD_OUT_OF_MEMORY, "out of memory");
+  const Library* l = library();
+  if (!l) return -1;
+  tripod_context* context;
+  if (tripod_status bad = context_for(*l, args, count, &context)) return raise(bad, last_error());
   tripod_status status = run_with(*context, args, count, true);
   give_context(context);
+  return status == TRIPOD_OK ? 0 : raise(status, last_error());
+}
+
+int call_synchronize() {
+  tripod_status status = synchronize_contexts();
   return status == TRIPOD_OK ? 0 : raise(status, last_error());
 }
 

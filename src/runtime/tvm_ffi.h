@@ -12,7 +12,7 @@ namespace tripod::rt::ffi {
 struct Device {
   int32_t type, id;
 };
-enum : int32_t { kDeviceCpu = 1, kDeviceCuda = 2, kDeviceCudaHost = 3 };
+enum : int32_t { kDeviceCpu = 1, kDeviceCuda = 2, kDeviceCudaHost = 3, kDeviceCudaManaged = 13 };
 
 struct DataType {
   uint8_t code, bits;
@@ -83,6 +83,7 @@ struct Library {
   int (*tensor_from_dlpack)(ManagedTensor* from, int32_t alignment, int32_t contiguous, void** out);
   void* (*environment_allocator)();
   int (*environment_alloc)(Tensor* prototype, void** out);
+  void* (*environment_stream)(int32_t device_type, int32_t device_id);
 };
 
 // nullptr when the host has no libtvm_ffi loaded: there is then nobody to call us through this ABI.
@@ -94,6 +95,7 @@ int raise(tripod_status status, const char* message);
 // Behind the CPU check.
 int call_main(const Any* args, int32_t count, Any* result);
 int call_main_into(const Any* args, int32_t count);
+int call_synchronize();
 int describe_main(bool into, Any* result);  // the type schema
 int document_main(bool into, Any* result);
 

@@ -17,6 +17,7 @@ constexpr const char* kNames[] = {
     "TVMFFIObjectDecRef",           "TVMFFIFunctionGetGlobal",
     "TVMFFIFunctionCall",           "TVMFFITensorFromDLPackVersioned",
     "TVMFFIEnvGetDLPackManagedTensorAllocator", "TVMFFIEnvTensorAlloc",
+    "TVMFFIEnvGetStream",
 };
 constexpr size_t kCount = sizeof(kNames) / sizeof(kNames[0]);
 static_assert(kCount * sizeof(void*) == sizeof(Library));  // in the order of Library's members
@@ -79,6 +80,11 @@ TP_FFI_FUNCTION(__tvm_ffi_main_into) {
   return ffi::call_main_into(args, count);
 }
 
+TP_FFI_FUNCTION(__tvm_ffi_synchronize) {
+  if (const char* problem = cpu_problem()) return ffi::raise(TRIPOD_UNSUPPORTED, problem);
+  return ffi::call_synchronize();
+}
+
 TP_FFI_FUNCTION(__tvm_ffi_describe) { return ffi::return_text(tp_the_model.manifest, result); }
 
 TP_FFI_FUNCTION(__tvm_ffi_set_num_threads) {
@@ -106,6 +112,12 @@ TP_FFI_FUNCTION(__tvm_ffi__metadata_describe) {
       result);
 }
 
+TP_FFI_FUNCTION(__tvm_ffi__metadata_synchronize) {
+  return ffi::return_text(
+      R"({"type_schema":"{\"type\":\"ffi.Function\",\"named_args\":{\"return\":[{\"type\":\"None\"}],\"params\":[]}}"})",
+      result);
+}
+
 TP_FFI_FUNCTION(__tvm_ffi__metadata_set_num_threads) {
   return ffi::return_text(
       R"({"type_schema":"{\"type\":\"ffi.Function\",\"named_args\":{\"return\":[{\"type\":\"None\"}],\"params\":[{\"type\":\"int\"}]}}"})",
@@ -124,6 +136,10 @@ TP_FFI_FUNCTION(__tvm_ffi__doc_main_into) {
 
 TP_FFI_FUNCTION(__tvm_ffi__doc_describe) {
   return ffi::return_text("The manifest of this model as JSON: inputs, outputs, dims, kernels, options.", result);
+}
+
+TP_FFI_FUNCTION(__tvm_ffi__doc_synchronize) {
+  return ffi::return_text("Waits for earlier calls on GPUs and raises the error that one of their kernels recorded.", result);
 }
 
 TP_FFI_FUNCTION(__tvm_ffi__doc_set_num_threads) {

@@ -197,7 +197,9 @@ Expr Context::var(std::string_view name, Range range, int64_t divisor) {
   n.divisor = divisor;
   n.context = this;
   n.var_bits = uint64_t{1} << ((n.id * 0x9E3779B97F4A7C15u) >> 58);
-  while (!impl_->names.insert(display_name(&n)).second) ++n.value;
+  int64_t& next = impl_->next_of_name.try_emplace(n.name, 0).first->second;
+  for (n.value = next; !impl_->names.insert(display_name(&n)).second;) ++n.value;
+  next = n.value + 1;
   return Expr(&nodes.emplace_back(std::move(n)));
 }
 

@@ -42,6 +42,9 @@ inline int64_t gcd(int64_t a, int64_t b) {
   return std::gcd(a, b);
 }
 
+// Factors of a product; more of them throw Overflow (products are built and compared by recursion over them).
+inline constexpr int kMaxDegree = 128;
+
 inline bool is_condition(const Node* n) {
   return (n->op >= Op::lt && n->op <= Op::logical_not) || (n->op == Op::constant && (n->value == 0 || n->value == 1));
 }
@@ -88,6 +91,7 @@ struct Context::Impl {
   std::deque<Node> nodes;  // by id; addresses stay
   std::unordered_map<Key, const Node*, KeyHash> interned, made;
   std::unordered_set<std::string> names;                                // variables, as they print
+  std::unordered_map<std::string, int64_t> next_of_name;                // the first number that may be free
   std::unordered_map<const Node*, std::vector<const Node*>> uppers;     // assume_below
   std::unordered_map<const Node*, std::vector<Relation>> relations;     // of floordiv and mod atoms
   std::unordered_map<Poly, bool, PolyHash> proofs;                      // p <= 0, as far as rules go for it

@@ -242,6 +242,9 @@ Poly times(Context::Impl& ctx, const Poly& a, const Poly& b) {
     r.terms.push_back({monomial(ctx, {to_node(ctx, a), to_node(ctx, b)}), 1});
     return r;
   }
+  // The leading terms have the highest degree.
+  if (!a.terms.empty() && !b.terms.empty() && degree(a.terms[0].m) + degree(b.terms[0].m) > kMaxDegree)
+    throw Overflow("a product of dims has too many factors");
   Poly r;
   r.constant = checked_mul(a.constant, b.constant);
   for (const auto& x : a.terms) {

@@ -32,12 +32,18 @@ class Substitution {
   const Node* polynomial(const Node* n) {
     const Poly p = to_poly(n);
     Poly sum = constant_poly(p.constant);
+    bool same = true;
     for (const auto& t : p.terms) {
       Poly term = constant_poly(t.c);
-      for (const Node* a : atoms(t.m)) term = times(ctx_, term, to_poly(visit(a)));
+      for (const Node* a : atoms(t.m)) {
+        const Node* r = visit(a);
+        same = same && r == a;
+        term = times(ctx_, term, to_poly(r));
+      }
       sum = plus(sum, term);
     }
-    return to_node(ctx_, std::move(sum));
+    // The filter lets through what has none of the variables; that must stay the same node.
+    return same ? n : to_node(ctx_, std::move(sum));
   }
 
   const Node* other(const Node* n) {

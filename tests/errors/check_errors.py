@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Bad models and bad arguments: exit code 2, the recorded message, no file left behind.
 
-usage: tests/errors/check_errors.py [NAME...] [--update]
+usage: tests/errors/check_errors.py [NAME...] [--update] [--compiler FILE]
   --update records the messages in expected/; they must still contain the words that bad_models.py asks for.
 Ends with "N passed, N failed".
 """
 from __future__ import annotations
 
 import argparse
+import resource
 import subprocess
 import sys
 import tempfile
@@ -15,13 +16,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(Path(__file__).resolve().parent)]
-from bad_models import CASES, Bad  # noqa: E402
-from harness import COMPILER  # noqa: E402
+import bad_models  # noqa: E402
+import hostile_models  # noqa: E402
+from bad_models import Bad  # noqa: E402
+from harness import COMPILER, compile_model  # noqa: E402
 
 EXPECTED = Path(__file__).resolve().with_name("expected")
+CASES = {**bad_models.CASES, **hostile_models.CASES}
+MOST_MEMORY = 1 << 30  # a refused model may not cost more, however large it says it is
 
 
-def check(name: str, bad: Bad, update: bool) -> str:
+def limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+
+
+def check(name: str, bad: Bad, compiler: Path, update: bool) -> str:
     """"" when the compiler refuses `bad` as it should, else what is wrong."""
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root) / "in"
@@ -29,7 +38,8 @@ def check(name: str, bad: Bad, update: bool) -> str:
         bad.make(folder)
         before = sorted(p.name for p in folder.iterdir())
         try:
-            p = subprocess.run([str(COMPILER), *bad.args], cwd=folder, capture_output=True, timeout=20, stdin=subprocess.DEVNULL)
+            p = subprocess.run([str(compiler), *bad.args], cwd=folder, capture_output=True, timeout=20 if compiler == COMPILER else 120, stdin=subprocess.DEVNULL,
+                               preexec_fn=limit_memory if compiler == COMPILER else None)
         except subprocess.TimeoutExpired:
             return "took over 20 s"
         message = p.stderr.decode(errors="replace").replace(root, "ROOT")
@@ -54,15 +64,26 @@ def check(name: str, bad: Bad, update: bool) -> str:
     return ""
 
 
+def check_legal(name: str, compiler: Path) -> str:
+    """"" when the strange but legal model compiles in bounds of time and memory."""
+    with tempfile.TemporaryDirectory() as root:
+        hostile_models.LEGAL[name](Path(root))
+        c = compile_model(str(compiler), Path(root) / "model.onnx", Path(root) / "model.so",
+                          timeout=20 if compiler == COMPILER else 200)
+    return "" if c.status == "pass" and (c.peak_mb < 600 or compiler != COMPILER) else f"{c.status}, {c.peak_mb:.0f} MB: {c.message}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--update", action="store_true")
+    parser.add_argument("--compiler", type=Path, default=COMPILER, help="one with sanitizers gets no bounds of memory")
     args = parser.parse_args()
-    names = args.names or list(CASES)
-    failed = 0
+    names = args.names or [*CASES, *hostile_models.LEGAL]
+    failed, compiler = 0, args.compiler.absolute()
     for name in names:
-        problem = check(name, CASES[name], args.update)
+        problem = (check_legal(name, compiler) if name in hostile_models.LEGAL
+                   else check(name, CASES[name], compiler, args.update))
         failed += bool(problem)
         if problem:
             print(f"{name}: {problem}")

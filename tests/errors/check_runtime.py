@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / d) for d in ("python", "tests")] + [str(Path(__file__).resolve().parent)]
 from bad_models import F32, I64, graph_model, info  # noqa: E402
 from harness import COMPILER, compile_model, in_child  # noqa: E402
-from onnx import helper  # noqa: E402
+from onnx import helper, numpy_helper  # noqa: E402
 from tripod import Model, TripodError, capi  # noqa: E402
 
 INVALID, OUT_OF_RANGE = 1, 2
@@ -52,6 +52,39 @@ def models() -> dict[str, onnx.ModelProto]:
         "divide": graph_model([node("Div", "p q", "y")], [info("p", ["N"], TensorProto.INT32), info("q", ["N"], TensorProto.INT32)],
                               [info("y", ["N"], TensorProto.INT32)]),
         "unknown": graph_model([node("Relu", "a", "y")], [a], [y]),
+        **data_dependent(a, b, y),
+    }
+
+
+def data_dependent(a: onnx.ValueInfoProto, b: onnx.ValueInfoProto, y: onnx.ValueInfoProto) -> dict[str, onnx.ModelProto]:
+    """Models whose indices, sizes and counts come with the call."""
+    def of(op: str, names: str, inputs: list[onnx.ValueInfoProto], constants: list[TensorProto] | None = None,
+           **attributes: object) -> onnx.ModelProto:
+        m = graph_model([node(op, names, "y", **attributes)], inputs, [y], constants)
+        if op in ("Range", "NonMaxSuppression"):
+            m.graph.output[0].type.tensor_type.elem_type = I64
+        return m
+
+    def ints(name: str, *shape: object) -> onnx.ValueInfoProto:
+        return info(name, list(shape), I64)
+
+    values = numpy_helper.from_array(np.array([0, 1], np.float32), "v")
+    boxes, scores = info("boxes", [1, 4, 4]), info("scores", [1, 1, 4])
+    return {
+        "gatherelements": of("GatherElements", "a i", [a, ints("i", "K", 4)], axis=0),
+        "scatterelements": of("ScatterElements", "a i b", [a, ints("i", "K", 4), info("b", ["K", 4])], axis=0),
+        "onehot": of("OneHot", "i d v", [ints("i", "K"), ints("d")], [values]),
+        "reversesequence": of("ReverseSequence", "a l", [a, ints("l", 4)], batch_axis=1, time_axis=0),
+        "tile": of("Tile", "a r", [a, ints("r", 2)]),
+        "pad": of("Pad", "a p", [a, ints("p", 4)]),
+        "range": of("Range", "p q r", [ints("p"), ints("q"), ints("r")]),
+        "constantofshape": of("ConstantOfShape", "s", [ints("s", 2)]),
+        "split": graph_model([helper.make_node("Split", ["a", "s"], ["y", "z"], axis=1, name="the/split")], [a, ints("s", 2)],
+                             [y, info("z", None)]),
+        "cumsum": of("CumSum", "a x", [a, ints("x")]),
+        "resize": of("Resize", "a r t s", [a, ints("s", 2)], [numpy_helper.from_array(np.zeros(0, np.float32), n) for n in "rt"]),
+        "nonmaxsuppression": of("NonMaxSuppression", "boxes scores m", [boxes, scores, ints("m", 1)]),
+        "compress": of("Compress", "a c", [a, info("c", ["K"], TensorProto.BOOL)], axis=0),
     }
 
 
@@ -78,6 +111,17 @@ def strided(values: ct.Array) -> None:
     """Input 0 becomes a column-major view of the same memory; kept alive on the array."""
     values.strides = (ct.c_int64 * 2)(1, 2)
     values[0].tensor.strides = values.strides
+
+
+def set_strides(values: ct.Array, *strides: int) -> None:
+    values.strides = (ct.c_int64 * len(strides))(*strides)
+    values[0].tensor.strides = values.strides
+
+
+def reversed_rows(values: ct.Array) -> None:
+    """Input 0 becomes its rows from the last to the first: negative strides, data at the last row."""
+    set_strides(values, -4, 1)
+    values[0].tensor.data += 16
 
 
 def sequence(values: ct.Array) -> None:
@@ -119,6 +163,41 @@ CALLS: dict[str, Call] = {
     "topk_above": Call("topk", [A, i64(9)], ANY_ERROR, ["the/topk"]),
     "divide_by_zero": Call("divide", [np.array([1, 2], np.int32), np.array([0, 1], np.int32)], ANY_END, []),
     "divide_overflow": Call("divide", [np.array([-2**31], np.int32), np.array([-1], np.int32)], 0, []),
+    "gatherelements_above": Call("gatherelements", [A, np.full((1, 4), 2)], OUT_OF_RANGE, ["the/gatherelements"]),
+    "gatherelements_below": Call("gatherelements", [A, np.full((1, 4), -3)], OUT_OF_RANGE, ["the/gatherelements"]),
+    "scatterelements_above": Call(
+        "scatterelements", [A, np.full((1, 4), 7), A[:1]], OUT_OF_RANGE, ["the/scatterelements"]),
+    "scatterelements_larger": Call(
+        "scatterelements", [A, np.zeros((3, 4), np.int64), np.zeros((3, 4), np.float32)], ANY_END, []),
+    "onehot_outside": Call("onehot", [i64(0, 99, -99), np.array(3)], 0, []),
+    "onehot_negative": Call("onehot", [i64(0), np.array(-3)], ANY_ERROR, ["the/onehot"]),
+    "onehot_huge": Call("onehot", [i64(0), np.array(1 << 62)], ANY_ERROR, []),
+    "reversesequence_long": Call("reversesequence", [A, i64(1, 2, 3, 9)], ANY_END, []),
+    "reversesequence_negative": Call("reversesequence", [A, i64(1, 2, -1, -(1 << 62))], ANY_END, []),
+    "tile_negative": Call("tile", [A, i64(-1, 1)], ANY_ERROR, ["the/tile"]),
+    "tile_huge": Call("tile", [A, i64(1 << 40, 1 << 40)], ANY_ERROR, []),
+    "pad_huge": Call("pad", [A, i64(1 << 62, 0, 1 << 62, 0)], ANY_ERROR, []),
+    "pad_more_negative": Call("pad", [A, i64(-3, 0, 0, 0)], ANY_ERROR, []),
+    "range_no_step": Call("range", [np.array(0), np.array(5), np.array(0)], ANY_ERROR, ["the/range"]),
+    "range_huge": Call(
+        "range", [np.array(-(1 << 62)), np.array((1 << 62) - 1 + (1 << 62)), np.array(1)], ANY_ERROR, []),
+    "range_step_least": Call("range", [np.array(0), np.array(-(1 << 63)), np.array(-(1 << 63))], ANY_END, []),
+    "constantofshape_negative": Call("constantofshape", [i64(-1, 4)], ANY_ERROR, ["the/constantofshape"]),
+    "constantofshape_huge": Call("constantofshape", [i64(1 << 31, 1 << 31)], ANY_ERROR, []),
+    "split_sum": Call("split", [A, i64(1, 2)], ANY_ERROR, ["the/split"]),
+    "split_negative": Call("split", [A, i64(-1, 5)], ANY_ERROR, ["the/split"]),
+    "cumsum_axis": Call("cumsum", [A, np.array(2)], ANY_ERROR, ["the/cumsum"]),
+    "resize_nothing": Call("resize", [A, i64(0, 0)], ANY_END, []),
+    "resize_negative": Call("resize", [A, i64(-4, 4)], ANY_ERROR, ["the/resize"]),
+    "resize_huge": Call("resize", [A, i64(1 << 31, 1 << 31)], ANY_ERROR, []),
+    "nms_most": Call(
+        "nonmaxsuppression", [np.zeros((1, 4, 4), np.float32), np.full((1, 1, 4), np.nan, np.float32), i64((1 << 63) - 1)], ANY_END,
+        []),
+    "nms_negative": Call(
+        "nonmaxsuppression", [np.zeros((1, 4, 4), np.float32), np.zeros((1, 1, 4), np.float32), i64(-1)], ANY_END, []),
+    "compress_longer": Call("compress", [A, np.ones(5, bool)], ANY_END, []),
+    "reversed_rows": Call("add", [A, A], 0, [], reversed_rows),
+    "one_row_again": Call("add", [A, A], 0, [], lambda v: set_strides(v, 0, 1)),
     "empty": Call("add", [A[:0], A[:0]], ANY_END, []),
 }
 

@@ -24,6 +24,7 @@ import data
 
 sys.path[:0] = [str(data.ROOT / "python"), str(data.ROOT / "tests")]
 import tripod  # noqa: E402
+import guarded  # noqa: E402
 from harness import compile_model as compile_model_with, in_child  # noqa: E402
 from tripod.capi import Optional  # noqa: E402
 
@@ -38,6 +39,7 @@ class Settings:
     compile_timeout: float = 60.0
     run_timeout: float = 30.0
     keep: Path | None = None
+    guard: bool = False  # buffers end (mode stripped) or begin (mode published) at pages that may not be touched
 
 
 @dataclass
@@ -90,12 +92,18 @@ def _unwrap(value: Any) -> Any:
     return value.value if isinstance(value, Optional) else value
 
 
-def run_data_sets(settings: Settings, case: data.Case, so: Path) -> str:
+def load(settings: Settings, so: Path, stripped: bool) -> tripod.Model:
+    if settings.guard:
+        return guarded.GuardedModel(str(so), threads=settings.threads, at_begin=not stripped)
+    return tripod.Model(str(so), threads=settings.threads)
+
+
+def run_data_sets(settings: Settings, case: data.Case, so: Path, stripped: bool) -> str:
     """Runs every data set of `case` through `so`; "" when all agree."""
     graph = onnx.load(case.model(False)).graph
     initial = {t.name for t in graph.initializer}
     types = [v.type for v in graph.input if v.name not in initial]
-    with tripod.Model(str(so), threads=settings.threads) as model:
+    with load(settings, so, stripped) as model:
         for folder in case.datasets():
             inputs = []
             for k, t in enumerate(types):
@@ -130,5 +138,5 @@ def run_case(settings: Settings, case: data.Case, mode: str) -> Result:
         status, message = compile_model(settings, case.model(mode == "stripped"), so)
         compiled = time.monotonic()
         if status == "pass":
-            status, message = in_child(lambda: run_data_sets(settings, case, so), settings.run_timeout)
+            status, message = in_child(lambda: run_data_sets(settings, case, so, mode == "stripped"), settings.run_timeout)
         return Result(case.name, mode, status, message, compiled - start, time.monotonic() - compiled)

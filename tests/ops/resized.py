@@ -25,7 +25,7 @@ import onnx
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import data  # noqa: E402
 import run as suite  # noqa: E402
-from execute import Result, Settings, compare, compile_model, in_child, tripod  # noqa: E402
+from execute import Result, Settings, compare, compile_model, in_child, load, tripod  # noqa: E402
 
 LIST = Path(__file__).resolve().with_name("known_resized.txt")
 MODES = ("reseeded", "resized")
@@ -145,8 +145,8 @@ def close(got: np.ndarray, want: np.ndarray) -> str:
     return compare(got, want, 4e-3 if half else 1e-3, (1e-3 if half else 2e-6) * max(largest, 1e-3))
 
 
-def run_variant(settings: Settings, variant: Variant, so: Path) -> str:
-    with tripod.Model(str(so), threads=settings.threads) as model:
+def run_variant(settings: Settings, variant: Variant, so: Path, mode: str) -> str:
+    with load(settings, so, mode == MODES[0]) as model:
         for feed, wanted in variant.runs:
             sizes = " ".join("x".join(map(str, a.shape)) or "scalar" for a in feed)
             try:
@@ -172,7 +172,7 @@ def run_case(settings: Settings, case: data.Case, mode: str) -> Result:
         status, message = compile_model(settings, path, so)
         compiled = time.monotonic()
         if status == "pass":
-            status, message = in_child(functools.partial(run_variant, settings, variant, so), settings.run_timeout)
+            status, message = in_child(functools.partial(run_variant, settings, variant, so, mode), settings.run_timeout)
         return Result(case.name, mode, status, message, compiled - start, time.monotonic() - compiled)
 
 

@@ -20,13 +20,14 @@ import multiprocessing
 import os
 import sys
 import time
+import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import data  # noqa: E402
-from execute import Result, Settings, run_case  # noqa: E402
+from execute import Result, Settings, guarded, run_case  # noqa: E402
 
 LIST = Path(__file__).resolve().with_name("known_failures.txt")
 HEADER = """\
@@ -99,7 +100,8 @@ def select(cases: list[data.Case], args: argparse.Namespace) -> list[data.Case]:
         cases = [c for c in cases if any(k.lower() in c.name.lower() for k in args.k)]
     if args.op:
         cases = [c for c in cases if set(args.op) & set(c.ops)]
-    return [c for c in cases if not args.kind or c.kind in args.kind]
+    cases = [c for c in cases if not args.kind or c.kind in args.kind]
+    return [c for c in cases if zlib.crc32(c.name.encode()) % args.every == 0]
 
 
 _settings: Settings
@@ -116,12 +118,14 @@ def parse(suite: Suite, description: str) -> argparse.Namespace:
     p.add_argument("-k", action="append", metavar="TEXT", help="only cases whose name contains TEXT (repeatable: or)")
     p.add_argument("--op", action="append", help="only cases with a node of this op type (repeatable)")
     p.add_argument("--kind", action="append", help="node, simple, pytorch-converted, pytorch-operator or real")
+    p.add_argument("--every", type=int, default=1, metavar="N", help="one case in N, always the same ones")
     p.add_argument("--mode", choices=[*suite.modes, "both"], default="both")
     p.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--threads", type=int, default=1, help="threads of a compiled model (default 1)")
     p.add_argument("--compiler", default=str(data.ROOT / "build" / "bin" / "tripod"))
     p.add_argument("--compile-arg", action="append", default=[], metavar="ARG", help="passed on to tripod compile")
     p.add_argument("--timeout", type=float, default=60.0, help="seconds for one compile; half of it for a run")
+    p.add_argument("--no-guard", action="store_true", help="buffers of a run without unreadable pages around them")
     p.add_argument("--update-list", action="store_true", help="write the list of known failures from what ran")
     p.add_argument("--ignore-list", action="store_true", help="report every case that does not pass")
     p.add_argument("--keep", type=Path, metavar="DIR", help="keep the .so files under DIR/MODE")
@@ -157,7 +161,10 @@ def run_suite(suite: Suite, description: str) -> int:
     if not Path(args.compiler).exists():
         print(f"{suite.name}: no compiler at {os.path.relpath(args.compiler)}: run scripts/build.sh first", file=sys.stderr)
         return 2
-    _settings = Settings(args.compiler, args.compile_arg, args.threads, args.timeout, args.timeout / 2, args.keep)
+    if not args.no_guard and not guarded.active():
+        os.execve(sys.executable, [sys.executable, *sys.argv], guarded.environment())
+    _settings = Settings(args.compiler, args.compile_arg, args.threads, args.timeout, args.timeout / 2, args.keep,
+                         not args.no_guard)
     _run_case = suite.run_case
     modes = suite.modes if args.mode == "both" else (args.mode,)
     by_name = {c.name: c for c in everything}

@@ -189,8 +189,14 @@ TEST(Scalar, Casts) {
   EXPECT_EQ(to_int(DType::i8, 300.5), 44);
   EXPECT_EQ(to_int(DType::i64, 1e30), kMin64);
   EXPECT_EQ(to_int(DType::i64, std::nan("")), kMin64);
-  EXPECT_EQ(to_int(DType::i32, std::nan("")), 0);
-  EXPECT_EQ(to_int(DType::i32, 4294967299.0), 3);
+  // Up to 16 bits and to i32 through i32, as ir.h says and compiled code does it: its minimum for what does not fit.
+  constexpr int64_t kMin32 = std::numeric_limits<int32_t>::min();
+  EXPECT_EQ(to_int(DType::i32, std::nan("")), kMin32);
+  EXPECT_EQ(to_int(DType::i32, 4294967299.0), kMin32);
+  EXPECT_EQ(to_int(DType::i32, -2147483648.5), kMin32);
+  EXPECT_EQ(to_int(DType::i16, 4294967299.0), 0);
+  EXPECT_EQ(to_int(DType::u8, 2147483647.0), 255);
+  EXPECT_EQ(to_int(DType::u32, 4294967299.0), 3);
   EXPECT_EQ(static_cast<uint64_t>(to_int(DType::u64, 0x1.8p63)), 0xC000000000000000u);
   EXPECT_EQ(to_int(DType::b1, 0.25), 1);
   EXPECT_EQ(to_int(DType::b1, std::nan("")), 1);

@@ -56,11 +56,11 @@ TEST(OnnxErrors, UnknownOperatorsAllAtOnce) {
                        node("Upsample", {"x"}, {"e"}) + node("StringSplit", {"x"}, {"f"}) + output("d"),
                    17, imports("my.ops", 1))),
       "model.onnx: error: node 0 Foo 'first': ONNX has no operator \"Foo\"\n"
-      "  hint: give its implementation with --ops=FILE (docs/custom-operators.md)\n"
+      "  hint: docs/status.md lists the operators; one of your own has to be a function in the model file\n"
       "model.onnx: error: node 2 Gelu: operator \"Gelu\" exists from opset 20 on, the model says 17\n"
       "  hint: raise the version in opset_import\n"
       "model.onnx: error: node 3 my.ops::Bar: domain \"my.ops\" has no operator \"Bar\"\n"
-      "  hint: give its implementation with --ops=FILE (docs/custom-operators.md)\n"
+      "  hint: docs/status.md lists the operators; one of your own has to be a function in the model file\n"
       "model.onnx: error: node 4 Upsample: operator \"Upsample\" does not exist any more in opset 17\n"
       "  hint: the exporter should write its successor\n"
       "model.onnx: error: node 5 StringSplit: operator \"StringSplit\" exists from opset 20 on, the model says 17\n"
@@ -226,7 +226,7 @@ TEST(OnnxErrors, InsideSubgraphsAndFunctions) {
   EXPECT_EQ(
       errors(model(kX + input("c", {}, kBool) + node("If", {"c"}, {"y1"}, then_ + else_, "choice") + output("y1"))),
       "model.onnx: error: node 0 Foo 'choice/then_branch': ONNX has no operator \"Foo\"\n"
-      "  hint: give its implementation with --ops=FILE (docs/custom-operators.md)\n"
+      "  hint: docs/status.md lists the operators; one of your own has to be a function in the model file\n"
       "model.onnx: error: node 0 Relu 'choice/else_branch': input 0 'y' is not defined\n"
       "  hint: no node, input or initializer has that name\n"
       "2 errors\n");

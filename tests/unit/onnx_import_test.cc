@@ -23,8 +23,8 @@ TEST(OnnxImport, NamesAndSymbols) {
   const std::string t = imported(model(input("a", {"batch", "", "-1", "floor(H/2)"}) + input("b", {"batch"}) +
                                        node("Relu", {"a"}, {"r"}) + output("r")));
   EXPECT_EQ(header(t),
-            "graph @main(%a: f32[batch, a_d1, a_d2, floor_H_2_], %b: f32[batch]) where 1 <= batch <= "
-            "2147483647, 1 <= a_d1 <= 2147483647, 1 <= a_d2 <= 2147483647, 1 <= floor_H_2_ <= 2147483647 {");
+            "graph @main(%a: f32[batch, a_d1, a_d2, floor_H_2_], %b: f32[batch]) where 0 <= batch <= "
+            "2147483647, 0 <= a_d1 <= 2147483647, 0 <= a_d2 <= 2147483647, 0 <= floor_H_2_ <= 2147483647 {");
   EXPECT_EQ(line(t, "r"), "%r = relu(%a) : f32[batch, a_d1, a_d2, floor_H_2_]");
 }
 
@@ -47,7 +47,7 @@ TEST(OnnxImport, InitializerThatIsAnInputIsAConstant) {
   const std::string t =
       imported(model(kX + input("w", {"1"}) + floats("w", {1}, {2}) + node("Mul", {"x", "w"}, {"y"}) + output("y")));
   EXPECT_EQ(line(t, "w"), "%w = const f32[1] [2]");
-  EXPECT_EQ(header(t), "graph @main(%x: f32[N, 3, 8, 8]) where 1 <= N <= 2147483647 {");
+  EXPECT_EQ(header(t), "graph @main(%x: f32[N, 3, 8, 8]) where 0 <= N <= 2147483647 {");
 }
 
 TEST(OnnxImport, LegacyBroadcast) {
@@ -87,10 +87,10 @@ TEST(OnnxImport, SliceClamps) {
   const std::string start = ints("a", {1}) + ints("e", {9223372036854775807}) + ints("ax", {0});
   std::string t =
       imported(model(input("x", {"N"}) + start + node("Slice", {"x", "a", "e", "ax"}, {"y"}) + output("y")));
-  EXPECT_EQ(line(t, "y"), "%y = slice(%x) {starts: [1], steps: [1]} : f32[N - 1]");
+  EXPECT_EQ(line(t, "y"), "%y = slice(%x) {starts: [min(N, 1)], steps: [1]} : f32[N - min(N, 1)]");
   t = imported(model(input("x", {"N"}) + ints("a", {-1}) + ints("e", {-9223372036854775807}) + ints("ax", {0}) +
                      ints("st", {-1}) + node("Slice", {"x", "a", "e", "ax", "st"}, {"y"}) + output("y")));
-  EXPECT_EQ(line(t, "y"), "%y = slice(%x) {starts: [N - 1], steps: [-1]} : f32[N]");
+  EXPECT_EQ(line(t, "y"), "%y = slice(%x) {starts: [max(N - 1, 0)], steps: [-1]} : f32[N]");
   t = imported(model(input("x", {"20"}) + ints("a", {-3}) + ints("e", {100}) + ints("ax", {-1}) + ints("st", {2}) +
                      node("Slice", {"x", "a", "e", "ax", "st"}, {"y"}) + output("y")));
   EXPECT_EQ(line(t, "y"), "%y = slice(%x) {starts: [17], steps: [2]} : f32[2]");

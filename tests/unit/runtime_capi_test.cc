@@ -52,7 +52,7 @@ struct Call {
     outputs[0] = value(sum.data(), TRIPOD_F32, x_shape);
     outputs[1] = value(cols.data(), TRIPOD_F32, y_shape);
     outputs[2] = value(nullptr, TRIPOD_I64, no_shape);
-    tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, nullptr, counting_allocator, &allocated};
+    tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, nullptr, counting_allocator, &allocated, nullptr, nullptr};
     EXPECT_EQ(api().create_context(&options, &context), TRIPOD_OK);
   }
   ~Call() { api().destroy_context(context); }
@@ -253,10 +253,10 @@ TEST(Capi, DataDependentDimOutOfRange) {
 
 TEST(Capi, BadContextOptions) {
   tripod_context* context = nullptr;
-  tripod_context_options options = {7, TRIPOD_CPU, 0, nullptr, nullptr, nullptr};
+  tripod_context_options options = {7, TRIPOD_CPU, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
   EXPECT_EQ(api().create_context(&options, &context), TRIPOD_INVALID_ARGUMENT);
-  EXPECT_STREQ(api().last_error(), "create_context: version is 7, wanted 1");
-  options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, nullptr, nullptr, nullptr};
+  EXPECT_STREQ(api().last_error(), "create_context: version is 7, wanted 2");
+  options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
   EXPECT_EQ(api().create_context(&options, &context), TRIPOD_UNSUPPORTED);
   EXPECT_STREQ(api().last_error(), "create_context: this model has code for the CPU only");
   EXPECT_EQ(api().set_num_threads(-1), TRIPOD_INVALID_ARGUMENT);
@@ -270,6 +270,52 @@ TEST(Capi, LastErrorBelongsToTheThread) {
   std::thread([] { EXPECT_STREQ(api().last_error(), ""); }).join();
 }
 
+TEST(Capi, MemoryOfOutputsIsApart) {
+  Call c;
+  c.outputs[0].tensor.data = c.x.data();
+  EXPECT_EQ(c.error(), "output 0 'sum': its memory overlaps that of input 0 'x'");
+  c.outputs[0].tensor.data = c.y.data() + c.y.size() - 1;
+  EXPECT_EQ(c.error(), "output 0 'sum': its memory overlaps that of input 1 'y'");
+  std::vector<float> both(c.sum.size() + c.cols.size());
+  c.outputs[0].tensor.data = both.data();
+  c.outputs[1].tensor.data = both.data() + c.sum.size() - 1;
+  EXPECT_EQ(c.error(), "output 1 'cols': its memory overlaps that of output 0 'sum'");
+  c.outputs[1].tensor.data = both.data() + c.sum.size();
+  EXPECT_EQ(c.run(), TRIPOD_OK);
+}
+
+TEST(Capi, TwoThreadsWithContextsOfTheirOwn) {
+  api().set_num_threads(2);
+  const auto work = [](int64_t n) {
+    Call c(n, 6);
+    c.mode = fake::kParallel;
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_EQ(c.run(), TRIPOD_OK) << api().last_error();
+      c.check();
+      c.outputs[2].tensor.data = nullptr;
+    }
+  };
+  std::thread other([&] { work(40); });
+  work(33);
+  other.join();
+  api().set_num_threads(0);
+}
+
+TEST(Capi, TwoThreadsOnOneContextTakeTurns) {
+  Call first(40, 6), second(33, 6);
+  const auto work = [&](Call& c) {
+    for (int i = 0; i < 200; ++i) {
+      std::vector<int64_t> where((static_cast<size_t>(c.n) + 1) / 2), shape = {static_cast<int64_t>(where.size())};
+      c.outputs[2] = value(where.data(), TRIPOD_I64, shape);
+      ASSERT_EQ(api().run(first.context, c.inputs, 3, c.outputs, 3), TRIPOD_OK) << api().last_error();
+      c.check();
+    }
+  };
+  std::thread other([&] { work(second); });
+  work(first);
+  other.join();
+}
+
 TEST(Capi, CallersFloatingPointModeIsKeptOut) {
   Call c(1, 2);
   c.x[0] = 1e-39f;  // a denormal: with flush-to-zero it would vanish
@@ -281,6 +327,38 @@ TEST(Capi, CallersFloatingPointModeIsKeptOut) {
   ASSERT_EQ(status, TRIPOD_OK);
   EXPECT_EQ(after & 0x8040, 0x8040u);
   EXPECT_GT(c.sum[0], 5.9e-39f);
+}
+
+TEST(Steps, AreShownToTheHook) {
+  struct Seen {
+    int32_t number, num_buffers;
+    std::vector<float> last;   // of the last buffer of step 11, of the first of step 12
+    int64_t n, nanoseconds;
+  };
+  Call call(3, 2);
+  std::vector<Seen> all;
+  tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, nullptr, counting_allocator, &call.allocated, nullptr, nullptr};
+  options.step_hook = [](void* user, const tripod_step* s) {
+    auto* x = static_cast<const float*>(s->buffers[s->number == 11 ? 2 : 0]);
+    static_cast<std::vector<Seen>*>(user)->push_back({s->number, s->num_buffers, {x, x + 12}, s->dims[fake::kN], s->nanoseconds});
+  };
+  options.step_user = &all;
+  api().destroy_context(call.context);
+  ASSERT_EQ(api().create_context(&options, &call.context), TRIPOD_OK);
+  ASSERT_EQ(call.run(), TRIPOD_OK);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].number, 11);
+  EXPECT_EQ(all[0].num_buffers, 3);
+  EXPECT_EQ(all[1].number, 12);
+  EXPECT_EQ(all[1].num_buffers, 2);
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(all[0].last[i], 2 * call.x[i]);
+    EXPECT_EQ(all[1].last[i], 6 * call.x[i]);
+  }
+  for (const Seen& s : all) {
+    EXPECT_EQ(s.n, 3);
+    EXPECT_GE(s.nanoseconds, 0);
+  }
 }
 
 }  // namespace

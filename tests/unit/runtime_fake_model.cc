@@ -69,13 +69,14 @@ int32_t compute_sum(tp_run* run, const int64_t* dims, char* const* inputs, int64
   int64_t n = dims[fake::kN], shape[] = {n, 4};
   char* sum = tp_output(run, 0, 2, shape);
   if (!sum) return 1;
-  uint64_t a[] = {0, bits(inputs[0]), bits(inputs[0]), bits(arena + at[0]), 4};
+  // Step 11, which has 3 buffers, and step 12.
+  uint64_t a[] = {11 | uint64_t{3} << 32, bits(inputs[0]), bits(inputs[0]), bits(arena + at[0]), 4};
   uint64_t b[] = {0, bits(arena + at[0]), bits(inputs[0]), bits(arena + at[1]), 4};
   uint64_t c[] = {0, bits(arena + at[1]), bits(arena + at[2]), 4, 2};
-  if (tp_launch(run, add_kernel, a, n, grain, 0) || tp_launch(run, add_kernel, b, n, grain, 0) ||
+  if (tp_step_launch(run, add_kernel, a, n, grain, 0) || tp_launch(run, add_kernel, b, n, grain, 0) ||
       tp_launch(run, scale_kernel, c, n, grain, 16))
     return 1;
-  tp_copy(sum, arena + at[2], n * 16);
+  tp_step_copy(run, sum, arena + at[2], n * 16, 12);
   return 0;
 }
 
@@ -130,5 +131,5 @@ const char kWeights[] = "\3";
 extern "C" {
 extern const tp_model tp_the_model __attribute__((visibility("hidden"))) = {
     kTripodAbiVersion, kTpAvx2, kManifest, sizeof kManifest - 1, 3, 3, 3, 3, kInputs, kOutputs, kSymbols, kSegments,
-    program, kWeights, sizeof kWeights, nullptr, kSites, 3, nullptr};
+    program, kWeights, sizeof kWeights, nullptr, nullptr, kSites, 3, nullptr, nullptr};
 }

@@ -52,8 +52,8 @@ std::vector<std::string> symbols(const std::string& which) {
 
 TEST(So, NeedsLibcOnly) {
   const std::set<std::string> allowed = {
-      "__errno_location", "__tls_get_addr", "calloc",      "close",       "dladdr",       "dlclose",
-      "dlopen",           "dlsym",          "free",        "fstat",       "getpid",       "madvise",
+      "__errno_location", "__tls_get_addr", "calloc",      "clock_gettime", "close",       "dladdr",       "dlclose",
+      "dlerror",          "dlopen",         "dlsym",          "free",        "fstat",       "getpid",       "madvise",
       "memcmp",           "memcpy",         "memmove",     "memset",      "mmap",         "munmap",
       "open",             "posix_memalign", "pread",       "pthread_create", "pthread_join", "pthread_sigmask",
       "read",             "realloc",        "sched_yield", "sigfillset",  "snprintf",     "strerror",

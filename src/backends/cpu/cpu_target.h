@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "codegen/llvm_unit.h"
@@ -11,6 +12,7 @@ namespace tripod::cpu {
 
 struct CpuTarget {
   std::string name = "v3";          // v3: AVX2 + FMA + F16C; v4: AVX-512
+  uint32_t features = 0;            // tp_cpu_feature bits (runtime/abi.h)
   int vector_bytes = 32;
   int vector_registers = 16;
   int64_t l1_bytes = 32 * 1024;     // data cache of a core
@@ -24,9 +26,15 @@ struct CpuTarget {
   int tile_rows() const { return vector_registers >= 32 ? 12 : 6; }
   int tile_columns() const { return 16; }
   codegen::CpuTarget llvm() const;
+  // As a variant beside v3 code: whether kernels of this rule are so much faster that they are worth their size.
+  bool worth_a_variant(const std::string& rule) const;
 };
 
 CpuTarget cpu_v3();
 CpuTarget cpu_v4();
+
+// The targets of --cpu: names from v3, v4, native (what this machine has), separated by commas; several are variants in
+// one file, of which the lowest is the floor. The lowest comes first. Throws CompileError.
+std::vector<CpuTarget> parse_targets(const std::string& names);
 
 }  // namespace tripod::cpu

@@ -11,10 +11,20 @@
 //   around thread loops only what is the same for all threads: serial and unrolled loops, branches, syncs, tiles
 //   alloc reg or local without thread_dims: inside the thread loops, private to the iteration
 //   tile(reduce_sum | reduce_max, to, from)  outside the thread loops: `from` is a reg buffer with thread_dims, `to` is
-//                   shared; reduces over all threads of the block (warp shuffles, then shared memory); `to` may be read
-//                   behind the next barrier
+//                   shared; reduces over all threads of the block (warp shuffles, then shared memory), 32 to 1024 in
+//                   whole warps: to[m] = op over the threads of from[thread, m], element i with element i + d for
+//                   d = 16, 8, 4, 2, 1 among the 32 of a warp, then the same among the warps' results. `to` is
+//                   overwritten and may be read behind the next barrier, which has to stand before the tile runs again
+//   tile(copy, to, from) with a token, inside thread loops: cp.async of 4, 8 or 16 bytes from global to shared memory,
+//                   zeros where its guard is false; sync(commit) closes a group, sync(wait, count) waits until at most
+//                   `count` of the thread's groups are open. Other threads see the data behind a barrier after the wait
+//   warp loops, tile(copy) into fragments and tile(mma): fragments.h
+//   stores and checks outside thread loops, or inside loops over some of the axes only: done by the first thread
+// Every buffer starts at a multiple of 16 bytes (an input of the caller that does not has to be copied first): vector
+// loops move what lies together and is aligned then as 16, 8 or 4 bytes at once.
 // Index arithmetic is 32-bit where every index and every buffer provably fits, otherwise the kernel is printed twice:
-// for a launch whose buffers all have less than 2^31 elements, and with 64-bit indices.
+// for a launch whose buffers and nests of loops all count to less than 2^31 - 2^20, and with 64-bit indices.
+// Grid axes y and z that may exceed 65535 are folded into x: `geometry` has the extents of the launch, not of the loops.
 //
 // Floating point is strict: compiled with -fmad=false, fma is explicit. f16 and bf16 are conversions to and from f32 in
 // loads and stores. Scalar semantics are those of loop/ir.h, bit for bit.
@@ -30,6 +40,7 @@ namespace tripod::cuda {
 // What a launch needs. Extents may be symbolic; a grid axis that is not used is 1.
 struct Geometry {
   loop::Index grid[3], block[3];
+  int64_t shared_bytes = 0;  // of dynamic shared memory (static shared arrays are not counted)
 };
 
 struct CudaKernel {
@@ -41,9 +52,10 @@ struct CudaKernel {
 };
 
 // One kernel, or two (see above). `symbol` is a C identifier; the wide form of two gets "_wide" appended.
+// `f` is flattened and its math expanded (loop/flatten.h, loop/expand_math.h).
 std::vector<CudaKernel> print_kernel(const loop::Function& f, const std::string& symbol, sym::Context& c);
 
-// What stands in front of the kernels of a file: a few device helpers (device.h of this folder), no include.
+// What stands in front of the kernels of a file: a few device helpers, no include (prelude.cc).
 std::string prelude();
 
 }  // namespace tripod::cuda

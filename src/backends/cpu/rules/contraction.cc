@@ -9,10 +9,11 @@
 //
 // A constant B is packed at compile time: the parameter takes the panel layout. Rows beyond the end repeat the last
 // one (their results are dropped), columns beyond the end are zero in the panels. Every sum runs over k in one fixed
-// order, whatever the tile and the number of threads.
+// order, in chains of about kChain products, whatever the tile and the number of threads.
 #include <algorithm>
 
 #include "rules/contraction.h"
+#include "backends/cpu/rules/operands.h"
 #include "backends/cpu/rules/prepare.h"
 #include "backends/cpu/rules/rules.h"
 
@@ -27,13 +28,13 @@ namespace {
 class Tiler {
  public:
   Tiler(const loop::Function& f, Contraction k, sym::Context& c, const CpuTarget& t)
-      : f_(f), k_(std::move(k)), c_(c), target_(t), nr_(t.tile_columns()) {}
+      : f_(f), k_(std::move(k)), c_(c), target_(t), nr_(panel_width(t)) {}
 
   RuleResult run() {
-    order_reduce();
+    sort_reduce();
     unguard_a();
     if (!pack_constant_b()) pack_dynamic_b();
-    merge_reduce();
+    merge_reduce(k_, c_);
     choose_blocks();
     stages_.push_back(tasks());
     Stmt body = loop::seq(stages_);
@@ -45,6 +46,11 @@ class Tiler {
   }
 
  private:
+  // Half a panel's width where that leaves out much padding (8, 24, 40 output channels); then twice the rows.
+  int64_t panel_width(const CpuTarget& t) const {
+    const int64_t full = t.tile_columns(), n = k_.column.extent.constant().value_or(full);
+    return n <= full * 5 / 2 && (n + full / 2 - 1) / (full / 2) % 2 == 1 ? full / 2 : full;
+  }
   Index extent(const std::vector<Iter>& is) {
     Index n = c_.constant(1);
     for (const Iter& i : is) n = n * i.extent;
@@ -59,111 +65,27 @@ class Tiler {
     for (size_t d = 0; d < is.size(); ++d) m[is[d].var] = values[d];
   }
 
-  // The load of a parameter in an operand, where it is the only one.
-  static Expr only_load(const Expr& e) {
-    Expr found;
-    bool several = false;
-    loop::visit(e, [&](const Expr& x) {
-      if (x->op != Op::load || x->indices.empty()) return;
-      several = several || (found && !(found == x));
-      found = x;
-    });
-    return several ? Expr() : found;
-  }
-
-  // The reduce iterator along which A is contiguous goes innermost; adjacent ones that A walks as one are fused.
-  void order_reduce() {
+  void sort_reduce() {
     const Expr load = only_load(k_.a);
     if (!load) return;
-    const Buffer seen = guarded(load) && is_padding(load) ? padded_buffer(load) : load->buffer;
-    const Index at = loop::offset(c_, seen, load->indices);
-    std::stable_sort(k_.reduce.begin(), k_.reduce.end(), [&](const Iter& x, const Iter& y) { return step(at, x) > step(at, y); });
-  }
-  static int64_t step(Index at, const Iter& i) {
-    const auto linear = sym::linear_in(at, i.var);
-    if (!linear) return INT64_MAX;
-    return linear->coefficient.constant().value_or(INT64_MAX - 1);
-  }
-  // Neighbouring reduce iterators become one where both operands walk them as one (kernel columns and channels of a
-  // first layer): fewer, longer loops.
-  void merge_reduce() {
-    for (size_t d = k_.reduce.size(); d-- > 1;) {
-      const Iter outer = k_.reduce[d - 1], inner = k_.reduce[d];
-      const Index joint = loop_var(c_, "k", outer.extent * inner.extent);
-      const sym::Map m = {{outer.var, sym::floordiv(joint, inner.extent)}, {inner.var, sym::mod(joint, inner.extent)}};
-      const auto walks = [&](const Expr& e) {
-        if (e->op != Op::load || e->guard) return false;
-        const Index at = loop::offset(c_, e->buffer, e->indices);
-        const auto joined = sym::linear_in(sym::substitute(at, m), joint), before = sym::linear_in(at, inner.var);
-        return joined && before && joined->coefficient == before->coefficient;
-      };
-      if (!walks(k_.a) || !walks(k_.b)) continue;
-      k_.a = loop::substitute(k_.a, m), k_.b = loop::substitute(k_.b, m);
-      k_.reduce.erase(k_.reduce.begin() + static_cast<long>(d));
-      k_.reduce[d - 1] = {joint, outer.extent * inner.extent, true, {}};
-    }
+    order_reduce(k_, is_guarded(load) && is_padding(k_, load, c_) ? padded(load).buffer : load->buffer, load->indices, c_);
   }
 
-  bool guarded(const Expr& load) const { return load->guard && !sym::proved(load->guard); }
-
-  // The guard only says that the index is inside the buffer, and the index grows with every iterator: then the load
-  // reads a padded copy. (A transposed convolution's guard also asks for divisibility.)
-  bool is_padding(const Expr& load) const {
-    std::vector<const Iter*> all = {&k_.column};
-    for (const auto* is : {&k_.batch, &k_.rows, &k_.reduce})
-      for (const Iter& i : *is) all.push_back(&i);
-    std::vector<Index> bounds;
-    for (size_t d = 0; d < load->indices.size(); ++d) {
-      const Index at = load->indices[d];
-      for (const Iter* i : all) {
-        const auto l = sym::linear_in(at, i->var);
-        if (!l || !l->coefficient.is_const() || l->coefficient.value() < 0) return false;
-      }
-      bounds.push_back(sym::le(c_.constant(0), at));
-      bounds.push_back(sym::lt(at, load->buffer->shape[d]));
-    }
-    return only_conjunction_of(load->guard, bounds);
-  }
-  static bool only_conjunction_of(Index e, const std::vector<Index>& parts) {
-    if (e->op == sym::Op::logical_and) return only_conjunction_of(e.arg(0), parts) && only_conjunction_of(e.arg(1), parts);
-    return std::find(parts.begin(), parts.end(), e) != parts.end();
-  }
-
-  // A's padding written out: dims in the order rows outermost, the reduce dim that is not windowed innermost.
-  Buffer padded_buffer(const Expr& load) {
-    const Buffer& x = load->buffer;
-    if (padded_) return padded_;
-    Indices shape;
-    std::vector<int> order;
-    int channel = -1;
-    for (int d = 0; d < x->rank(); ++d) {
-      sym::Map low, high;
-      for (const auto* is : {&k_.batch, &k_.rows, &k_.reduce})
-        for (const Iter& i : *is) low[i.var] = c_.constant(0), high[i.var] = i.extent - 1;
-      low[k_.column.var] = c_.constant(0), high[k_.column.var] = k_.column.extent - 1;
-      pad_low_.push_back(sym::substitute(load->indices[d], low));
-      shape.push_back(sym::substitute(load->indices[d], high) - pad_low_.back() + 1);
-      const bool windowed = std::any_of(k_.rows.begin(), k_.rows.end(), [&](const Iter& i) { return sym::uses(load->indices[d], i.var); });
-      if (!windowed) channel = d;
-      if (windowed) order.push_back(d);
-    }
-    for (int d = 0; d < x->rank(); ++d)
-      if (std::find(order.begin(), order.end(), d) == order.end() && d != channel) order.insert(order.begin(), d);
-    if (channel >= 0) order.push_back(channel);
-    padded_order_ = order;
-    padded_ = loop::make_buffer(x->name + "_padded", x->dtype, shape, Scope::global, loop::permuted(c_, shape, order));
+  // A's padding written out.
+  const PaddedCopy& padded(const Expr& load) {
+    if (!padded_.buffer) padded_ = padded_copy(k_, load, k_.rows, c_);
     return padded_;
   }
 
   void unguard_a() {
     const Expr load = only_load(k_.a);
-    if (!load || !guarded(load) || !is_padding(load)) return;
-    const Buffer xp = padded_buffer(load);
-    stages_.push_back(pad_stage(c_, load, xp, padded_order_, pad_low_, target_));
-    workspace_.push_back(xp);
+    if (!load || !is_guarded(load) || !is_padding(k_, load, c_)) return;
+    const PaddedCopy& p = padded(load);
+    stages_.push_back(pad_stage(c_, load, p.buffer, p.order, p.low, target_));
+    workspace_.push_back(p.buffer);
     Indices at;
-    for (size_t d = 0; d < load->indices.size(); ++d) at.push_back(load->indices[d] - pad_low_[d]);
-    k_.a = replace_load(k_.a, load, loop::load(xp, at));
+    for (size_t d = 0; d < load->indices.size(); ++d) at.push_back(load->indices[d] - p.low[d]);
+    k_.a = replace_load(k_.a, load, loop::load(p.buffer, at));
   }
 
   // The parameter takes the layout [batch dims, column/NR, reduce dims, column%NR], its column dim rounded up to NR.
@@ -242,7 +164,7 @@ class Tiler {
   // Row tiles a task: as many as keep their part of A in half of L2, and panels: enough tasks for several threads.
   void choose_blocks() {
     rows_ = extent(k_.rows), batch_ = extent(k_.batch);
-    mr_ = target_.tile_rows();
+    mr_ = target_.tile_rows() * target_.tile_columns() / nr_;
     if (auto m = rows_.constant()) mr_ = std::min<int64_t>(mr_, std::max<int64_t>(*m, 1));
     tiles_ = sym::ceildiv(rows_, mr_);
     panels_ = sym::ceildiv(k_.column.extent, nr_);
@@ -258,7 +180,7 @@ class Tiler {
     const int64_t in_cache = k_blocks_ > 1 ? k_block_ : depth;
     tiles_a_task_ = std::clamp<int64_t>(target_.l2_bytes / 2 / std::max<int64_t>(1, in_cache * mr_ * 4), 1, 48);
     if (auto n = tiles_.constant()) tiles_a_task_ = std::min(tiles_a_task_, std::max<int64_t>(*n, 1));
-    const int64_t panels = panels_.constant().value_or(8);
+    const int64_t panels = std::max<int64_t>(1, panels_.constant().value_or(8));  // there may be no columns
     const int64_t row_blocks = sym::ceildiv(tiles_, tiles_a_task_).constant().value_or(4);
     const int64_t parts = std::clamp<int64_t>((8 + row_blocks - 1) / std::max<int64_t>(row_blocks, 1), 1, panels);
     panels_a_task_ = (panels + parts - 1) / parts;
@@ -288,6 +210,30 @@ class Tiler {
     Buffer waiting;
     Index panel, tile, number;
   };
+  using Element = std::function<Expr(Index, Index)>;  // of a tile
+  using AtK = std::function<Stmt(const sym::Map&)>;
+
+  // A long sum is made of chains of about kChain products, which are added up: the error of one chain grows with its
+  // length. A chain runs over `step` iterations of one reduce iterator and over all iterators inside that one.
+  struct Chains {
+    size_t at = SIZE_MAX;  // the iterator that is cut; SIZE_MAX: the sum is one chain
+    int64_t step = 1;
+  };
+  Chains chains() const {
+    if (!is_float(k_.dtype) || k_.dtype == DType::f64) return {};
+    int64_t inside = 1;
+    for (size_t d = k_.reduce.size(); d-- > 0;) {
+      const auto extent = k_.reduce[d].extent.constant();
+      if (extent && inside * *extent <= kChain * 3 / 2) {
+        inside *= *extent;
+        continue;
+      }
+      const int64_t step = std::max<int64_t>(1, kChain / inside), whole = k_blocks_ > 1 ? k_block_ : extent.value_or(step);
+      const int64_t parts = (whole + step - 1) / step;  // of nearly equal length
+      return {d, (whole + parts - 1) / parts};
+    }
+    return {};
+  }
 
   Stmt tile(Index batch, Index panel, Index row_tile, const Block& block) {
     const Buffer acc = loop::make_buffer("acc", k_.dtype, {c_.constant(mr_), c_.constant(nr_)}, Scope::reg);
@@ -297,44 +243,78 @@ class Tiler {
       return unrolled(c_, "i", mr_, [&](Index i) { return vector(c_, "j", nr_, [&](Index j) { return f(i, j); }); });
     };
     const Stmt clear = each([&](Index i, Index j) { return loop::store(acc, {i, j}, loop::constant(k_.dtype, 0)); });
-    const Stmt sum = reduce_loops(0, base, block, [&](const sym::Map& at) {
+    const Element sum = [&](Index i, Index j) { return loop::load(acc, {i, j}); };
+    const AtK multiply = [&](const sym::Map& at) {
       return each([&](Index i, Index j) {
         sym::Map m = at;
         m[k_.column.var] = panel * nr_ + j;
         const Index row = row_tile * mr_ + i;
         const bool whole = sym::mod(rows_, mr_).is_const(0);
         bind(m, k_.rows, unflatten(whole ? row : sym::min(row, rows_ - 1), extents(k_.rows)));
-        const Expr a = loop::substitute(k_.a, m), b = loop::substitute(k_.b, m), old = loop::load(acc, {i, j});
+        const Expr a = loop::substitute(k_.a, m), b = loop::substitute(k_.b, m), old = sum(i, j);
         return loop::store(acc, {i, j}, is_float(k_.dtype) ? loop::fma(a, b, old) : old + a * b);
       });
-    });
-    const Stmt done = finish(acc, base, panel, row_tile);
-    if (!block.waiting) return loop::alloc(acc, loop::seq({clear, sum, done}));
-    const Buffer& w = block.waiting;
-    const Stmt fetch = each([&](Index i, Index j) { return loop::store(acc, {i, j}, loop::load(w, {block.panel, block.tile, i, j})); });
-    const Stmt keep = each([&](Index i, Index j) { return loop::store(w, {block.panel, block.tile, i, j}, loop::load(acc, {i, j})); });
-    const auto is = [&](int64_t n) { return loop::from_index(DType::b1, sym::eq(block.number, n)); };
-    return loop::alloc(acc, loop::seq({loop::branch(is(0), clear, fetch), sum, loop::branch(is(k_blocks_ - 1), done, keep)}));
+    };
+    Chains cut = chains();
+    if (cut.at == SIZE_MAX && block.waiting) cut = {0, k_block_};
+    if (cut.at == SIZE_MAX) return loop::alloc(acc, loop::seq({clear, reduce_loops(0, base, multiply), finish(sum, base, panel, row_tile)}));
+
+    const Buffer total = block.waiting ? block.waiting : loop::make_buffer("total", k_.dtype, {c_.constant(mr_), c_.constant(nr_)}, Scope::local);
+    const auto at = [&](Index i, Index j) { return block.waiting ? Indices{block.panel, block.tile, i, j} : Indices{i, j}; };
+    const Element total_sum = [&](Index i, Index j) { return loop::load(total, at(i, j)); };
+    const Stmt set = each([&](Index i, Index j) { return loop::store(total, at(i, j), sum(i, j)); });
+    const Stmt add = each([&](Index i, Index j) { return loop::store(total, at(i, j), total_sum(i, j) + sum(i, j)); });
+    const bool may_be_empty = std::any_of(k_.reduce.begin(), k_.reduce.end(), [&](const Iter& i) { return !sym::proved(sym::le(c_.constant(1), i.extent)); });
+    const Index first = may_be_empty ? c_.constant(0) : block.waiting ? sym::eq(block.number, 0) : c_.constant(1);
+    Stmt chained = chain_loops(0, base, block, cut, first, [&](const Stmt& products, Index is_first) {
+      const Stmt keep = may_be_empty ? add : loop::branch(loop::from_index(DType::b1, is_first), set, add);
+      return loop::alloc(acc, loop::seq({clear, products, keep}));
+    }, multiply);
+    if (may_be_empty) chained = loop::seq({each([&](Index i, Index j) { return loop::store(total, at(i, j), loop::constant(k_.dtype, 0)); }), chained});
+    const Stmt done = finish(total_sum, base, panel, row_tile);
+    if (!block.waiting) return loop::alloc(total, loop::seq({chained, done}));
+    return loop::seq({chained, loop::branch(loop::from_index(DType::b1, sym::eq(block.number, k_blocks_ - 1)), done)});
   }
 
-  // The reduce loops, the innermost unrolled by four.
-  Stmt reduce_loops(size_t d, const sym::Map& m, const Block& block, const std::function<Stmt(const sym::Map&)>& body) {
+  // The loops outside the chains and over the parts of the iterator that is cut; one_chain gets the loops of a chain and
+  // whether it is a sum's first.
+  Stmt chain_loops(size_t d, const sym::Map& m, const Block& block, const Chains& cut, Index first,
+                   const std::function<Stmt(const Stmt&, Index)>& one_chain, const AtK& body) {
+    const auto with = [&](const sym::Map& from, Index v) {
+      sym::Map r = from;
+      r[k_.reduce[d].var] = v;
+      return r;
+    };
+    const Index extent = k_.reduce[d].extent;
+    if (d < cut.at)
+      return serial(c_, "k", extent, [&](Index v) {
+        return chain_loops(d + 1, with(m, v), block, cut, sym::logical_and(first, sym::eq(v, 0)), one_chain, body);
+      });
+    const Index from = block.waiting ? block.number * k_block_ : c_.constant(0);
+    const bool whole = !block.waiting || k_block_ * k_blocks_ == extent.value();
+    const Index count = !block.waiting ? extent : whole ? c_.constant(k_block_) : sym::min(c_.constant(k_block_), extent - from);
+    return serial(c_, "chain", sym::ceildiv(count, cut.step), [&](Index part) {
+      const Index start = part * cut.step;
+      const Index steps = sym::mod(count, cut.step).is_const(0) ? c_.constant(cut.step) : sym::min(c_.constant(cut.step), count - start);
+      const auto step = [&](Index k) { return reduce_loops(d + 1, with(m, from + start + k), body); };
+      const bool innermost = d + 1 == k_.reduce.size();
+      return one_chain(innermost ? unrolled_by(c_, "k", steps, 4, step) : serial(c_, "k", steps, step), sym::logical_and(first, sym::eq(part, 0)));
+    });
+  }
+
+  // The reduce loops from d on, the innermost unrolled by four.
+  Stmt reduce_loops(size_t d, const sym::Map& m, const AtK& body) {
     if (d == k_.reduce.size()) return body(m);
     const auto step = [&](Index v) {
       sym::Map inner = m;
       inner[k_.reduce[d].var] = v;
-      return reduce_loops(d + 1, inner, block, body);
+      return reduce_loops(d + 1, inner, body);
     };
-    if (block.waiting) {  // there is one iterator only
-      const Index first = block.number * k_block_;
-      const Index count = k_block_ * k_blocks_ == k_.reduce[d].extent.value() ? c_.constant(k_block_) : sym::min(c_.constant(k_block_), k_.reduce[d].extent - first);
-      return unrolled_by(c_, "k", count, 4, [&](Index k) { return step(first + k); });
-    }
     if (d + 1 == k_.reduce.size()) return unrolled_by(c_, "k", k_.reduce[d].extent, 4, step);
     return serial(c_, "k", k_.reduce[d].extent, step);
   }
 
-  Stmt finish(const Buffer& acc, const sym::Map& base, Index panel, Index row_tile) {
+  Stmt finish(const Element& sum, const sym::Map& base, Index panel, Index row_tile) {
     const auto rows = [&](bool whole_panel) {
       return unrolled(c_, "i", mr_, [&](Index i) {
         const Index row = row_tile * mr_ + i;
@@ -348,7 +328,7 @@ class Tiler {
             for (const Contraction::Epilogue& e : k_.epilogue) {
               Indices at;
               for (const Index& x : e.at) at.push_back(sym::substitute(x, m));
-              Expr v = epilogue_value(k_, e, m, loop::load(acc, {i, j}));
+              Expr v = epilogue_value(k_, e, m, sum(i, j));
               const Index inside = sym::lt(column, k_.column.extent);
               if (!whole_panel) v = guard_loads(v, inside);
               stores.push_back(loop::store(e.target, at, v, whole_panel ? Index() : inside));
@@ -371,9 +351,7 @@ class Tiler {
   static constexpr int64_t kLongestBlock = 384;  // of k: 24 KB of a panel
   int64_t mr_ = 1, tiles_a_task_ = 1, panels_a_task_ = 1, k_block_ = 0, k_blocks_ = 1;
   Index rows_, batch_, tiles_, panels_;
-  Buffer padded_;
-  std::vector<int> padded_order_;
-  Indices pad_low_;
+  PaddedCopy padded_;
   std::vector<Buffer> workspace_;
   std::vector<Stmt> stages_;
   std::vector<std::pair<Buffer, Buffer>> replaced_;

@@ -4,6 +4,7 @@ namespace tripod::cpu {
 
 const std::vector<RuleRow>& rule_table() {
   static const std::vector<RuleRow> kTable = {
+      {"dot", dot},
       {"contraction", contraction},
       {"depthwise", depthwise},
       {"rows", rows},

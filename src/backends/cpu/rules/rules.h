@@ -25,6 +25,7 @@ struct RuleRow {
 const std::vector<RuleRow>& rule_table();
 
 RuleResult contraction(const loop::Function& f, sym::Context& c, const CpuTarget& target);
+RuleResult dot(const loop::Function& f, sym::Context& c, const CpuTarget& target);
 RuleResult depthwise(const loop::Function& f, sym::Context& c, const CpuTarget& target);
 RuleResult rows(const loop::Function& f, sym::Context& c, const CpuTarget& target);
 RuleResult elementwise(const loop::Function& f, sym::Context& c, const CpuTarget& target);

@@ -1,4 +1,4 @@
-#include "model.h"
+#include "driver/loaded_model.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,8 +10,9 @@
 #include "base/diagnostic.h"
 #include "base/float_bits.h"
 #include "onnx/tensor_file.h"
+#include "sym/expr.h"
 
-namespace tripod::tools {
+namespace tripod {
 
 int64_t Tensor::count() const {
   int64_t n = 1;
@@ -92,19 +93,33 @@ Tensor read_tensor(const std::string& path) {
 
 void write_tensor(const std::string& path, const Tensor& t) { importer::write_tensor_file(path, {t.dtype, t.shape, t.bytes}); }
 
-LoadedModel::LoadedModel(const std::string& path) {
+static void set_device(tripod_context_options& options, const std::string& device) {
+  const std::string number = device.size() > 5 && device.compare(0, 5, "cuda:") == 0 ? device.substr(5) : device == "cuda" ? "0" : "";
+  const bool gpu = !number.empty() && number.size() < 4 && number.find_first_not_of("0123456789") == std::string::npos;
+  if (!gpu && device != "cpu") throw CompileError({}, "--device wants cpu, cuda or cuda:N, got \"" + device + "\"");
+  options.device = gpu ? TRIPOD_CUDA : TRIPOD_CPU;
+  options.device_id = gpu ? std::stoi(number) : 0;
+}
+
+LoadedModel::LoadedModel(const std::string& path, const std::string& device, StepHook on_step)
+    : on_step_(std::move(on_step)) {
   const char* error = nullptr;
   api_ = tripod_open(std::filesystem::absolute(path).c_str(), &error);
   if (!api_) throw CompileError({}, std::string("cannot load: ") + (error ? error : "it has no tripod_get_api"));
   manifest_ = nlohmann::json::parse(api_->describe());
   tripod_context_options options{};
   options.version = TRIPOD_API_VERSION;
+  set_device(options, !device.empty() ? device : manifest_.value("target", "") == "cuda" ? "cuda" : "cpu");
   options.allocator = [](void* user, int32_t output, size_t bytes, tripod_dtype, int32_t, const int64_t*) -> void* {
     auto& memory = (*static_cast<std::map<int32_t, std::vector<std::byte>>*>(user))[output];
     memory.resize(bytes + 64);
     return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
   };
   options.allocator_user = &memory_;
+  if (on_step_) {
+    options.step_hook = [](void* user, const tripod_step* step) { (*static_cast<StepHook*>(user))(*step); };
+    options.step_user = &on_step_;
+  }
   if (api_->create_context(&options, &context_) != TRIPOD_OK) throw CompileError({}, api_->last_error());
 }
 
@@ -182,4 +197,64 @@ void LoadedModel::run_into(const std::vector<Tensor>& inputs, std::vector<Tensor
   call(inputs, out);
 }
 
-}  // namespace tripod::tools
+std::vector<Tensor> read_inputs(const std::string& folder, size_t count, bool* npy) {
+  std::vector<Tensor> all;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string base = folder + "/input_" + std::to_string(i);
+    const bool is_npy = std::filesystem::exists(base + ".npy");
+    if (!is_npy && !std::filesystem::exists(base + ".pb")) throw CompileError({}, "neither " + base + ".pb nor .npy is there: the model has " + std::to_string(count) + " inputs");
+    all.push_back(is_npy ? read_npy(base + ".npy") : read_tensor(base + ".pb"));
+    if (npy) *npy = is_npy;
+  }
+  return all;
+}
+
+std::map<std::string, int64_t> parse_dims(const std::vector<std::string>& texts) {
+  std::map<std::string, int64_t> dims;
+  for (const std::string& t : texts) {
+    const size_t eq = t.rfind('=');
+    const std::string value = eq == std::string::npos ? "" : t.substr(eq + 1);
+    char* end = nullptr;
+    const long long v = std::strtoll(value.c_str(), &end, 10);
+    if (value.empty() || *end || eq == 0 || v < 0) throw CompileError({}, "--dim wants NAME=VALUE, got \"" + t + "\"");
+    dims[t.substr(0, eq)] = v;
+  }
+  return dims;
+}
+
+SizeReader::SizeReader(const nlohmann::json& manifest, const int64_t* values) {
+  size_t i = 0;
+  for (const auto& d : manifest.value("dims", nlohmann::json::array())) values_[d["name"]] = values[i++];
+}
+
+std::optional<int64_t> SizeReader::read(const nlohmann::json& size) const {
+  if (size.is_number()) return size.get<int64_t>();
+  if (!size.is_string()) return std::nullopt;
+  sym::Context c;
+  sym::Values values;
+  std::map<std::string, sym::Expr, std::less<>> vars;
+  try {
+    const sym::Expr e = sym::parse(c, size.get<std::string>(), [&](std::string_view name) {
+      const auto known = values_.find(std::string(name));
+      if (known == values_.end()) return sym::Expr{};
+      const auto [var, is_new] = vars.try_emplace(known->first);
+      if (is_new) values[var->second = c.var(name)] = known->second;
+      return var->second;
+    });
+    return e.is_const() ? e.value() : sym::evaluate(e, values);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<std::vector<int64_t>> SizeReader::read_shape(const nlohmann::json& shape) const {
+  std::vector<int64_t> dims;
+  for (const auto& d : shape) {
+    const auto v = read(d);
+    if (!v) return std::nullopt;
+    dims.push_back(*v);
+  }
+  return dims;
+}
+
+}  // namespace tripod

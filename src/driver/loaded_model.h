@@ -1,17 +1,19 @@
-// A model.so opened by the command line: its manifest, and calls with tensors that own their memory.
+// A model.so opened by the tools: its manifest, and calls with tensors that own their memory.
 #pragma once
 
 #include <tripod/model.h>
 
 #include <nlohmann/json.hpp>
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
 
-namespace tripod::tools {
+namespace tripod {
 
 struct Tensor {
   DType dtype = DType::f32;
@@ -25,10 +27,16 @@ Tensor read_npy(const std::string& path);
 Tensor read_tensor(const std::string& path);
 void write_npy(const std::string& path, const Tensor& t);
 void write_tensor(const std::string& path, const Tensor& t);
+// input_0.pb or input_0.npy, and so on for every input of a model; *npy (may be null): the last one was a .npy.
+std::vector<Tensor> read_inputs(const std::string& folder, size_t count, bool* npy = nullptr);
 
 class LoadedModel {
  public:
-  explicit LoadedModel(const std::string& path);   // throws CompileError when it cannot be loaded
+  // Called after every step of a run; see tripod_step.
+  using StepHook = std::function<void(const tripod_step&)>;
+  // device: "cpu", "cuda" or "cuda:N"; empty: what the model was compiled for, the first GPU. Tensors are host memory
+  // all the same: a model on a GPU copies them. Throws CompileError when it cannot be loaded.
+  explicit LoadedModel(const std::string& path, const std::string& device = "", StepHook on_step = nullptr);
   ~LoadedModel();
   LoadedModel(const LoadedModel&) = delete;
 
@@ -46,7 +54,23 @@ class LoadedModel {
   const tripod_api* api_ = nullptr;
   tripod_context* context_ = nullptr;
   nlohmann::json manifest_;
+  StepHook on_step_;
   std::map<int32_t, std::vector<std::byte>> memory_;   // the allocator's, by output
 };
 
-}  // namespace tripod::tools
+// NAME=VALUE, as `run` and `bench` take dims. Throws CompileError.
+std::map<std::string, int64_t> parse_dims(const std::vector<std::string>& texts);
+
+// Sizes in a manifest, for the dims of one moment: numbers, or expressions over names as text.
+class SizeReader {
+ public:
+  // `values` belong to the manifest's "dims", in order.
+  SizeReader(const nlohmann::json& manifest, const int64_t* values);
+  std::optional<int64_t> read(const nlohmann::json& size) const;   // nothing: unknown, or it overflows
+  std::optional<std::vector<int64_t>> read_shape(const nlohmann::json& shape) const;
+
+ private:
+  std::map<std::string, int64_t> values_;
+};
+
+}  // namespace tripod

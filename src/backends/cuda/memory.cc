@@ -1,0 +1,124 @@
+// Buffers: a parameter is a pointer, a register, local or shared buffer an array of its physical shape.
+#include "backends/cuda/printer.h"
+
+namespace tripod::cuda {
+
+static std::vector<sym::Expr> physical(const loop::Buffer& b, const std::vector<sym::Expr>& indices) {
+  if (b->layout.is_row_major()) return indices;
+  sym::Map vars;
+  for (size_t d = 0; d < indices.size(); ++d) vars[b->layout.args[d]] = indices[d];
+  std::vector<sym::Expr> at;
+  for (sym::Expr m : b->layout.map) at.push_back(sym::substitute(m, vars));
+  return at;
+}
+
+// The offset of an element is a multiple of n: by its own form, or because it is along every dim (sums that were
+// simplified, t*5 - mod(t, 4) for 20*floordiv(t, 4) + 4*mod(t, 4), do not show it).
+bool KernelPrinter::is_multiple(const loop::Buffer& b, const std::vector<sym::Expr>& indices, int64_t n) const {
+  const sym::Expr offset = loop::offset(c_, b, indices);
+  if (offset->divisor % n == 0) return true;
+  const std::vector<sym::Expr> at = physical(b, indices);
+  const std::vector<sym::Expr>& extents = b->layout.is_row_major() ? b->shape : b->layout.extents;
+  sym::Expr stride = c_.constant(1);
+  for (size_t d = at.size(); d-- > 0; stride = stride * extents[d])
+    if ((at[d] * stride)->divisor % n != 0) return false;
+  return true;
+}
+
+// A thread's own number, or that of its warp or lane.
+bool KernelPrinter::names_thread(sym::Expr e) const {
+  for (int a = 0; a < 3; ++a) {
+    const sym::Expr v = axes_.block_var[a];
+    if (v && (e == v || e == sym::floordiv(v, 32) || e == sym::mod(v, 32))) return true;
+  }
+  return e.is_const(0) || (axes_.warp_var && (e == axes_.warp_var || e == axes_.lane_var));
+}
+
+// The text of an element: `x[n*C + c]` or `tile[k][m]`.
+std::string KernelPrinter::element(const loop::Buffer& b, const std::vector<sym::Expr>& indices) {
+  const auto it = buffers_.find(b.get());
+  TRIPOD_CHECK(it != buffers_.end(), "buffer " + b->name + " has no memory here");
+  const Place& p = it->second;
+  if (p.extents.empty()) return element_at(b, loop::offset(c_, b, indices));
+  const std::vector<sym::Expr> at = physical(b, indices);
+  std::string s = p.name;
+  hint_ = b->name + "_at";
+  for (size_t d = 0; d < static_cast<size_t>(p.thread_dims); ++d)
+    TRIPOD_CHECK(names_thread(at[d]), "kernel " + f_.name + " reads registers " + b->name + " of another thread: " + sym::text(at[d]));
+  for (size_t d = static_cast<size_t>(p.thread_dims); d < at.size(); ++d) s += "[" + index(at[d]).s + "]";
+  if (at.size() == static_cast<size_t>(p.thread_dims)) s += "[0]";
+  return s;
+}
+
+std::string KernelPrinter::element_at(const loop::Buffer& b, sym::Expr offset) {
+  hint_ = b->name + "_at";
+  return buffers_.at(b.get()).name + "[" + index(offset).s + "]";
+}
+
+Text KernelPrinter::load(const loop::ExprNode& e) {
+  const auto plain = [&]() -> Text {
+    if (is_nibble(e.dtype)) {
+      hint_ = e.buffer->name + "_at";
+      const auto it = buffers_.find(e.buffer.get());
+      TRIPOD_CHECK(it != buffers_.end(), "buffer " + e.buffer->name + " has no memory here");
+      return {std::string(is_signed(e.dtype) ? "load_i4(" : "load_u4(") + it->second.name + ", " +
+              index(loop::offset(c_, e.buffer, e.indices)).s + ")"};
+    }
+    const std::string s = element(e.buffer, e.indices);
+    return e.dtype == DType::b1 ? Text{s + " != 0", kEqual} : Text{s};
+  };
+  if (!e.guard || e.guard.is_const(1)) return plain();
+  hint_ = e.buffer->name + "_i";
+  const Text condition = index(e.guard), x = plain(), other = expr(e.other);
+  return {within(condition, kOr) + " ? " + within(x, kOr) + " : " + within(other, kConditional), kConditional};
+}
+
+void KernelPrinter::store(const loop::Buffer& b, const std::vector<sym::Expr>& indices, const Text& v) {
+  if (!is_nibble(b->dtype)) return line(element(b, indices) + " = " + v.s + ";");
+  hint_ = b->name + "_at";
+  const auto it = buffers_.find(b.get());
+  TRIPOD_CHECK(it != buffers_.end(), "buffer " + b->name + " has no memory here");
+  line("store_4bit(" + it->second.name + ", " + index(loop::offset(c_, b, indices)).s + ", " + v.s + ");");
+}
+
+// Registers and local memory: an array a thread. Shared memory: static arrays up to 48 KB in all, which is what a
+// kernel may have without asking; the rest lies in the dynamic part.
+void KernelPrinter::declare(const loop::Buffer& b) {
+  constexpr int64_t kStaticLimit = 48 * 1024;
+  Place p;
+  const std::vector<sym::Expr>& extents = b->layout.is_row_major() ? b->shape : b->layout.extents;
+  p.thread_dims = b->layout.thread_dims;
+  int64_t elements = 1;
+  std::string dims;
+  for (size_t d = static_cast<size_t>(p.thread_dims); d < extents.size(); ++d) {
+    TRIPOD_CHECK(extents[d].is_const(), "buffer " + b->name + " of kernel " + f_.name + " needs a constant size, not " +
+                                            sym::text(extents[d]));
+    elements *= extents[d].value();
+    dims += "[" + std::to_string(is_nibble(b->dtype) ? 0 : extents[d].value()) + "]";
+  }
+  const bool is_shared = b->scope == loop::Scope::shared;
+  p.name = unique(b->name, is_shared ? 0 : scopes_.size() - 1);
+  p.extents = extents;
+  if (is_nibble(b->dtype)) dims = "[" + std::to_string((elements + 1) / 2) + "]", p.extents.clear();
+  if (dims.empty()) dims = "[1]";
+  if (p.extents.empty() && !is_nibble(b->dtype)) p.extents = {c_.constant(1)};
+  if (!is_shared) {
+    line(memory_type(b->dtype) + " " + p.name + dims + ";");
+    buffers_[b.get()] = p;
+    return;
+  }
+  TRIPOD_CHECK(p.thread_dims == 0, "shared buffer " + b->name + " has thread dims");
+  const int64_t bytes = (byte_size(b->dtype, elements) + 15) / 16 * 16;
+  const std::string type = memory_type(b->dtype);
+  if (shared_static_ + bytes <= kStaticLimit) {
+    shared_static_ += bytes;
+    line("__shared__ __align__(16) " + type + " " + p.name + dims + ";");
+  } else {
+    line(type + " (&" + p.name + ")" + dims + " = *reinterpret_cast<" + type + " (*)" + dims + ">(tp_shared + " +
+         std::to_string(shared_bytes_) + ");");
+    shared_bytes_ += bytes;
+  }
+  buffers_[b.get()] = p;
+}
+
+}  // namespace tripod::cuda

@@ -1,0 +1,60 @@
+// Kernel launches: the fast path of every model on a GPU. No lock, no look-up, no allocation.
+#include <stdio.h>
+
+#include "runtime/cuda.h"
+
+namespace tripod::rt::cuda {
+namespace {
+
+constexpr int32_t kMaxArguments = 512;        // 4 KB of parameters, which every architecture takes
+constexpr int64_t kPlainShared = 48 << 10;    // more has to be asked for
+
+tripod_status launch_failed(tp_run& run, int32_t k, const int64_t* g, Result error) {
+  const tp_device_part& part = *tp_the_model.device;
+  run.cuda->last_kernel = k;
+  char what[320];
+  snprintf(what, sizeof what, "kernel '%s' (%s), grid %lldx%lldx%lld, block %lldx%lldx%lld, %lld bytes of shared memory",
+           part.kernels[k], part.origins[k], static_cast<long long>(g[0]), static_cast<long long>(g[1]),
+           static_cast<long long>(g[2]), static_cast<long long>(g[3]), static_cast<long long>(g[4]),
+           static_cast<long long>(g[5]), static_cast<long long>(g[6]));
+  if (error) return driver_failed(run, error, what);
+  return fail(run, TRIPOD_RUNTIME_ERROR, "%s: a launch cannot have these numbers", what);
+}
+
+// The same limit from every thread, so that they cannot undo each other's.
+tripod_status allow_shared(tp_run& run, int32_t k, const int64_t* g) {
+  Device& d = *run.cuda->device;
+  const tp_device_part& part = *tp_the_model.device;
+  int32_t fixed = 0;
+  Result r = d.driver->function_attribute(&fixed, kFunctionStaticShared, d.functions[k]);
+  if (r == 0 && g[6] > d.shared_limit - fixed)
+    return fail(run, TRIPOD_UNSUPPORTED, "kernel '%s' (%s): %lld bytes of shared memory wanted, cuda:%d has %d a block",
+                part.kernels[k], part.origins[k], static_cast<long long>(g[6] + fixed), d.id, d.shared_limit);
+  if (r == 0) r = d.driver->function_set_attribute(d.functions[k], kFunctionDynamicShared, d.shared_limit - fixed);
+  if (r != 0) return launch_failed(run, k, g, r);
+  d.large_shared[k].store(1, std::memory_order_release);
+  return TRIPOD_OK;
+}
+
+}  // namespace
+}  // namespace tripod::rt::cuda
+
+using namespace tripod::rt;
+
+int32_t tp_launch_grid(tp_run* run, int32_t k, uint64_t* args, int32_t num_args, const int64_t* g) {
+  cuda::State& s = *run->cuda;
+  if (g[0] == 0 || g[1] == 0 || g[2] == 0) return TRIPOD_OK;
+  bool possible = ((g[0] | g[1] | g[2] | g[3] | g[4] | g[5] | g[6]) >> 31) == 0 && num_args <= cuda::kMaxArguments;
+  if (!possible) return cuda::launch_failed(*run, k, g, 0);
+  if (g[6] > cuda::kPlainShared && !s.device->large_shared[k].load(std::memory_order_acquire))
+    if (tripod_status bad = cuda::allow_shared(*run, k, g)) return bad;
+  args[0] = s.record_address;
+  void* parameters[cuda::kMaxArguments];
+  for (int32_t i = 0; i < num_args; ++i) parameters[i] = &args[i];
+  auto n = [&](int i) { return static_cast<uint32_t>(g[i]); };
+  cuda::Result r = s.driver->launch(s.device->functions[k], n(0), n(1), n(2), n(3), n(4), n(5), n(6), s.stream,
+                                    parameters, nullptr);
+  if (r != 0) return cuda::launch_failed(*run, k, g, r);
+  s.last_kernel = k;
+  return TRIPOD_OK;
+}

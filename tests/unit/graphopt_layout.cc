@@ -1,0 +1,110 @@
+// Phase layout: which values lie in which order, and which transposes cost nothing.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "graph_opt/fuse.h"
+#include "graph_opt/layout.h"
+
+namespace tripod {
+namespace {
+
+using Order = graph::DimOrder;
+
+struct Laid {
+  explicit Laid(const char* text) : module(graph::parse(text)), groups(graph_opt::fuse(module->main())) {
+    copies = graph_opt::assign_layouts(module->main(), groups);
+  }
+  graph::ValueId value(const std::string& name) const {
+    for (graph::ValueId v = 0; v < static_cast<graph::ValueId>(module->main().num_values()); ++v)
+      if (module->main().value(v).name == name) return v;
+    ADD_FAILURE() << "no value " << name;
+    return 0;
+  }
+  Order order(const std::string& name) const { return module->main().type(value(name)).order; }
+  graph::Group::Kind made_by(const std::string& name) const {
+    const graph::NodeId n = module->main().value(value(name)).producer;
+    for (const graph::Group& g : groups)
+      if (std::find(g.nodes.begin(), g.nodes.end(), n) != g.nodes.end()) return g.kind;
+    ADD_FAILURE() << "no group makes " << name;
+    return graph::Group::source;
+  }
+
+  std::unique_ptr<graph::Module> module;
+  graph::Groups groups;
+  int copies = 0;
+};
+
+// A bias that was gathered with its heads innermost (graph distances, relative positions) must not pull the scores
+// into that order: softmax and both products want the keys contiguous.
+constexpr const char* kBiased = R"(
+graph @main(%q: f32[1, 4, 8, 16], %k: f32[1, 4, 16, 8], %v: f32[1, 4, 8, 16], %ids: i64[1, 8, 8]) {
+  %table = const f32[3, 4] [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+  %g = gather(%table, %ids) {axis: 0}
+  %bias = transpose(%g) {perm: [0, 3, 1, 2]}
+  %s = matmul(%q, %k)
+  %t = add(%s, %bias)
+  %p = softmax(%t) {axis: 3}
+  %h = matmul(%p, %v)
+  %r = transpose(%h) {perm: [0, 2, 1, 3]}
+  %y = reshape(%r) : f32[1, 8, 64]
+  return %y
+})";
+
+TEST(Layout, RowsStayContiguousUnderAChannelsLastBias) {
+  const Laid l(kBiased);
+  EXPECT_EQ(l.order("bias"), Order{});
+  EXPECT_EQ(l.made_by("bias"), graph::Group::kernel);
+  EXPECT_EQ(l.order("p"), Order{});
+}
+
+TEST(Layout, AProductIsWrittenTransposed) {
+  const Laid l(kBiased);
+  EXPECT_EQ(l.order("h"), (Order{0, 2, 1, 3}));
+  EXPECT_EQ(l.made_by("r"), graph::Group::alias);
+}
+
+TEST(Layout, AProductThatOthersReadIsNotWrittenTransposed) {
+  const Laid l(R"(
+graph @main(%q: f32[1, 4, 8, 16], %v: f32[1, 4, 16, 16]) {
+  %h = matmul(%q, %v)
+  %r = transpose(%h) {perm: [0, 2, 1, 3]}
+  %a = reshape(%r) : f32[1, 8, 64]
+  %b = reshape(%h) : f32[1, 512]
+  return %a, %b
+})");
+  EXPECT_EQ(l.order("h"), Order{});
+  EXPECT_EQ(l.made_by("r"), graph::Group::kernel);
+}
+
+TEST(Layout, ATransposeThatMovesTheInnermostDimIsNotWrittenByTheProduct) {
+  const Laid l(R"(
+graph @main(%q: f32[1, 4, 8, 16], %v: f32[1, 4, 16, 16]) {
+  %h = matmul(%q, %v)
+  %r = transpose(%h) {perm: [0, 1, 3, 2]}
+  %a = reshape(%r) : f32[1, 512]
+  return %a
+})");
+  EXPECT_EQ(l.order("h"), Order{});
+  EXPECT_EQ(l.made_by("r"), graph::Group::kernel);
+}
+
+// What a TensorFlow export writes around a convolution: no copies.
+TEST(Layout, ConvolutionsLieChannelsLast) {
+  const Laid l(R"(
+graph @main(%x: f32[1, 8, 8, 3], %w: f32[16, 3, 1, 1]) {
+  %c = transpose(%x) {perm: [0, 3, 1, 2]}
+  %y = conv(%c, %w) {strides: [1, 1], dilations: [1, 1], pads_begin: [0, 0], pads_end: [0, 0]}
+  %r = relu(%y)
+  %z = transpose(%r) {perm: [0, 2, 3, 1]}
+  %f = reshape(%z) : f32[1, 1024]
+  return %f
+})");
+  EXPECT_EQ(l.order("r"), (Order{0, 2, 3, 1}));
+  EXPECT_EQ(l.made_by("c"), graph::Group::alias);
+  EXPECT_EQ(l.made_by("z"), graph::Group::alias);
+  EXPECT_EQ(l.copies, 0);
+}
+
+}  // namespace
+}  // namespace tripod
