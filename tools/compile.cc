@@ -84,7 +84,10 @@ void add_repro_option(CLI::App& c, std::string& folder) {
 
 void add_compile_options(CLI::App& c, Options& o) {
   c.add_option("model", o.model, "the ONNX file")->required();
-  c.add_option("--target", o.target, "cpu")->check(CLI::IsMember({"cpu"}));
+  c.add_option("--target", o.target, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+  c.add_option("--arch", o.archs, "of target cuda: sm_90a (a cubin), compute_80 (PTX)")->delimiter(',');
+  c.add_option("--nvcc", o.nvcc, "path of nvcc, for target cuda");
+  c.add_option("--cache", o.cache_folder, "folder that keeps compiled CUDA C between compiles");
   c.add_option("--cpu", o.cpu, "v3: AVX2, FMA, F16C; v4: AVX-512; native: what this machine has; v3,v4: both in one file");
   c.add_option_function<std::string>("--weights", [&o](const std::string& where) { o.external_weights = where == "external"; }, "embedded (default), or external: in a file beside the output")->check(CLI::IsMember({"embedded", "external"}));
   c.add_option_function<std::string>("--weights-file", [&o](const std::string& path) { o.external_weights = true, o.weights_file = path; }, "external weights in this file: from the folder of the output, or a whole path");

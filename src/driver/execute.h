@@ -13,6 +13,7 @@
 #include "backends/cpu/kernel.h"
 #include "driver/loaded_model.h"
 #include "graph/group.h"
+#include "host/plan.h"
 #include "lower/lower.h"
 
 namespace tripod {
@@ -23,6 +24,7 @@ struct KernelEntry {
   const graph::Group* group;
   lower::Lowered lowered;
   cpu::Kernel kernel;
+  std::vector<host::GroupKernel::Phase> gpu;  // its launches where it runs on a GPU; kernel.phases is empty then
 };
 
 using NamedTensors = std::map<std::string, Tensor>;

@@ -14,6 +14,9 @@ struct Options {
   std::string output = "model.so";
   std::string target = "cpu";              // cpu | cuda
   std::string cpu = "v3";                  // v3 | v4 | native, or several: variants in one file
+  std::vector<std::string> archs = {"sm_90a", "compute_80"};  // --arch, of target cuda
+  std::string nvcc;                        // its path; empty: on PATH or in /usr/local/cuda/bin
+  std::string cache_folder;                // of compiled CUDA C; empty: none
   std::map<std::string, sym::Range> dims;  // --dim N=1..64, --dim N=8
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape x=1,3,224,224
   std::map<std::string, std::string> aliases;           // --alias present=past: output -> input whose memory it may be

@@ -14,6 +14,7 @@
 #include "backends/cpu/evaluator.h"
 #include "backends/cpu/kernel.h"
 #include "driver/explain.h"
+#include "driver/gpu.h"
 #include "driver/link.h"
 #include "driver/manifest.h"
 #include "driver/session.h"
@@ -24,6 +25,7 @@
 #include "graph_opt/simplify.h"
 #include "host/emit.h"
 #include "host/plan.h"
+#include "host/spaces.h"
 #include "loop/cost.h"
 #include "lower/lower.h"
 #include "onnx/import.h"
@@ -99,12 +101,15 @@ std::vector<KernelEntry> lower_all(const graph::Module& m, const ModuleGroups& g
 // Why rules did not apply, by the symbol of the kernel's last phase.
 using Refusals = std::map<std::string, std::vector<std::string>>;
 
-Refusals schedule_all(const Session& s, std::vector<KernelEntry>& entries, cpu::KernelCompiler& compiler) {
+Refusals schedule_all(const Session& s, std::vector<KernelEntry>& entries, cpu::KernelCompiler& compiler, GpuKernels* gpu) {
   Refusals all;
   for (KernelEntry& e : entries) {
     s.print("lower", [&] { return loop::text(e.lowered.function); });
     std::vector<std::string> refusals;
-    e.kernel = compiler.add(e.lowered.function, &refusals);
+    if (gpu)
+      all[gpu->add(e, &refusals)] = std::move(refusals);
+    else
+      e.kernel = compiler.add(e.lowered.function, &refusals);
     if (!e.kernel.phases.empty()) all[e.kernel.phases.back().code.symbol] = std::move(refusals);
     s.print("schedule", [&] { return loop::text(e.kernel.function); });
   }
@@ -112,7 +117,7 @@ Refusals schedule_all(const Session& s, std::vector<KernelEntry>& entries, cpu::
 }
 
 host::GroupKernel as_group_kernel(const KernelEntry& e) {
-  host::GroupKernel k{e.lowered.params, e.kernel.params, e.kernel.dims, {}, {}};
+  host::GroupKernel k{e.lowered.params, e.kernel.params, e.kernel.dims, e.gpu, {}};
   const auto code = [](const cpu::Phase::Code& c) { return host::GroupKernel::Phase::Code{c.features, c.symbol, c.extent, c.scratch, c.grain, {}, {}, {}}; };
   for (const cpu::Phase& p : e.kernel.phases) {
     k.phases.push_back({code(p.code), {}});
@@ -273,19 +278,26 @@ CompileReport compile(const Options& o, const CompileHooks& hooks) {
   std::vector<cpu::KernelCompiler::Target> compiled;
   for (size_t i = 0; i < units.size(); ++i) compiled.push_back({targets[i], &units[i]});
   cpu::KernelCompiler compiler(m->sym(), compiled);
+  std::optional<GpuKernels> gpu_kernels;
+  GpuKernels* const gpu = o.target == "cuda" ? &gpu_kernels.emplace(m->sym()) : nullptr;
   std::vector<KernelEntry> kernels = s.run("lower", [&] { return lower_all(*m, groups, sites); });
   view.kernels = &kernels;
   reached("lower");
-  const Refusals refusals = s.run("schedule", [&] { return schedule_all(s, kernels, compiler); });
+  const Refusals refusals = s.run("schedule", [&] { return schedule_all(s, kernels, compiler, gpu); });
   reached("schedule");
 
   host::Weights weights;
-  const host::Program program = s.run("plan", [&] { return plan(s, *m, groups, kernels, sites, weights); });
+  host::Program program = s.run("plan", [&] { return plan(s, *m, groups, kernels, sites, weights); });
+  host::DevicePart device;
+  if (gpu) {
+    host::place_on_device(program, m->sym());
+    device = s.run("nvcc", [&] { return gpu->part(program, o); });
+  }
   s.print("plan", [&] { return host::text(program); });
-  const std::string manifest = make_manifest(o, *m, program, compiler.sources());
+  const std::string manifest = make_manifest(o, *m, program, gpu ? gpu->sources() : compiler.sources());
   const External external = external_weights(o, weights);
   s.run("emit", [&] {
-    host::emit(program, {manifest, weights.size(), external.name, external.header, targets[0].features}, units[0].module());
+    host::emit(program, {manifest, weights.size(), external.name, external.header, targets[0].features, gpu ? &device : nullptr}, units[0].module());
     s.print("emit", [&] { return units.ir_text(); });
   });
   s.run("optimise", [&] { units.each([&](size_t i) { units[i].optimise(); }); });

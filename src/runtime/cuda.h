@@ -21,13 +21,16 @@
 
 namespace tripod::rt::cuda {
 
+constexpr int32_t kMaxModules = 64;  // more parts than the compiler makes
+
 struct Device {
   const Driver* driver;
   int32_t id;                        // ordinal, as in device_id
   int32_t handle;                    // CUdevice
   int32_t arch;                      // compute capability times ten
   Context* primary;
-  Module* module;
+  Module* modules[kMaxModules];  // of the images that fit, each with a part of the kernels
+  int32_t num_modules;
   Function** functions;              // by the numbers of tp_launch_grid
   std::atomic<uint8_t>* large_shared;  // of each kernel: may have as much shared memory as the device gives
   int32_t shared_limit;              // bytes of shared memory of a block, at most

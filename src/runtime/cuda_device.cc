@@ -45,8 +45,13 @@ tripod_status load_module(Device& device, const tp_image& image) {
   char log[1024] = "";
   int32_t options[] = {kJitErrorLog, kJitErrorLogBytes};
   void* values[] = {log, reinterpret_cast<void*>(sizeof log - 1)};
-  Result r = device.driver->module_load(&device.module, image.data, 2, options, values);
-  if (r == 0) return TRIPOD_OK;
+  if (device.num_modules == kMaxModules) return set_last_error(TRIPOD_UNSUPPORTED, "more than %d images of one architecture", kMaxModules);
+  Module* module = nullptr;
+  Result r = device.driver->module_load(&module, image.data, 2, options, values);
+  if (r == 0) {
+    device.modules[device.num_modules++] = module;
+    return TRIPOD_OK;
+  }
   char text[256];
   describe(*device.driver, r, text, sizeof text);
   const char* kind = image.ptx ? "PTX for compute_" : "code for sm_";
@@ -61,13 +66,21 @@ tripod_status load_module(Device& device, const tp_image& image) {
                         "cuda:%d: the file's %s%d does not load: %s %s", device.id, kind, image.arch, text, log);
 }
 
+// The kernels are spread over the images of the architecture.
+Result find_kernel(Device& device, int32_t k, const char* name) {
+  Result r = kNotFound;
+  for (int32_t m = 0; r != 0 && m < device.num_modules; ++m)
+    r = device.driver->module_function(&device.functions[k], device.modules[m], name);
+  return r;
+}
+
 tripod_status find_kernels(Device& device, const tp_device_part& part) {
   auto n = static_cast<size_t>(part.num_kernels > 0 ? part.num_kernels : 1);
   device.functions = static_cast<Function**>(calloc(n, sizeof(Function*)));
   device.large_shared = static_cast<std::atomic<uint8_t>*>(calloc(n, sizeof(std::atomic<uint8_t>)));
   if (!device.functions || !device.large_shared) return set_last_error(TRIPOD_OUT_OF_MEMORY, "out of memory");
   for (int32_t k = 0; k < part.num_kernels; ++k)
-    if (Result r = device.driver->module_function(&device.functions[k], device.module, part.kernels[k])) {
+    if (Result r = find_kernel(device, k, part.kernels[k])) {
       char what[192];
       snprintf(what, sizeof what, "kernel '%s' (%s) is not in the file's code", part.kernels[k], part.origins[k]);
       return failed(device, r, what);
@@ -109,7 +122,9 @@ tripod_status fill_device(Device& device) {
   if (r != 0) return failed(device, r, "making its context");
   Current current(device);
   if (current.status() != 0) return failed(device, current.status(), "making its context current");
-  if (tripod_status bad = load_module(device, *image)) return bad;
+  for (int32_t i = 0; i < part.num_images; ++i)
+    if (part.images[i].arch == image->arch && part.images[i].ptx == image->ptx)
+      if (tripod_status bad = load_module(device, part.images[i])) return bad;
   if (tripod_status bad = find_kernels(device, part)) return bad;
   return upload_weights(device);
 }
@@ -120,7 +135,7 @@ void delete_device(Device* device) {
     {
       Current current(*device);
       if (device->weights) device->driver->free(device->weights);
-      if (device->module) device->driver->module_unload(device->module);
+      for (int32_t m = 0; m < device->num_modules; ++m) device->driver->module_unload(device->modules[m]);
     }
     device->driver->primary_release(device->handle);
   }
