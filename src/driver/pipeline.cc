@@ -94,7 +94,7 @@ std::vector<KernelEntry> lower_all(const graph::Module& m, const ModuleGroups& g
   for (int32_t i = 0; i < m.num_graphs(); ++i)
     for (const graph::Group& group : groups[i])
       if (group.kind == graph::Group::kernel)
-        entries.push_back({&m.graph(i), &group, lower::lower_group(m.graph(i), group, sites), {}});
+        entries.push_back({&m.graph(i), &group, lower::lower_group(m.graph(i), group, sites), {}, {}});
   return entries;
 }
 
