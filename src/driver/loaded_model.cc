@@ -102,14 +102,17 @@ static void set_device(tripod_context_options& options, const std::string& devic
 }
 
 LoadedModel::LoadedModel(const std::string& path, const std::string& device, StepHook on_step)
-    : on_step_(std::move(on_step)) {
+    : device_(device), on_step_(std::move(on_step)) {
   const char* error = nullptr;
   api_ = tripod_open(std::filesystem::absolute(path).c_str(), &error);
   if (!api_) throw CompileError({}, std::string("cannot load: ") + (error ? error : "it has no tripod_get_api"));
   manifest_ = nlohmann::json::parse(api_->describe());
+}
+
+void LoadedModel::make_context() {
   tripod_context_options options{};
   options.version = TRIPOD_API_VERSION;
-  set_device(options, !device.empty() ? device : manifest_.value("target", "") == "cuda" ? "cuda" : "cpu");
+  set_device(options, !device_.empty() ? device_ : manifest_.value("target", "") == "cuda" ? "cuda" : "cpu");
   options.allocator = [](void* user, int32_t output, size_t bytes, tripod_dtype, int32_t, const int64_t*) -> void* {
     auto& memory = (*static_cast<std::map<int32_t, std::vector<std::byte>>*>(user))[output];
     memory.resize(bytes + 64);
@@ -120,7 +123,7 @@ LoadedModel::LoadedModel(const std::string& path, const std::string& device, Ste
     options.step_hook = [](void* user, const tripod_step* step) { (*static_cast<StepHook*>(user))(*step); };
     options.step_user = &on_step_;
   }
-  if (api_->create_context(&options, &context_) != TRIPOD_OK) throw CompileError({}, api_->last_error());
+  if (api_->create_context(&options, &context_) != TRIPOD_OK) throw std::runtime_error(api_->last_error());
 }
 
 LoadedModel::~LoadedModel() {
@@ -170,6 +173,7 @@ static tripod_value as_value(const Tensor& t) {
 }
 
 void LoadedModel::call(const std::vector<Tensor>& inputs, std::vector<tripod_value>& outputs) {
+  if (!context_) make_context();
   std::vector<tripod_value> in;
   for (const Tensor& t : inputs) in.push_back(as_value(t));
   if (api_->run(context_, in.data(), static_cast<int32_t>(in.size()), outputs.data(), static_cast<int32_t>(outputs.size())) != TRIPOD_OK)

@@ -50,10 +50,12 @@ class LoadedModel {
   void run_into(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs);
 
  private:
+  void make_context();  // on the first run: looking at a GPU model needs no GPU
   void call(const std::vector<Tensor>& inputs, std::vector<tripod_value>& outputs);
   const tripod_api* api_ = nullptr;
   tripod_context* context_ = nullptr;
   nlohmann::json manifest_;
+  std::string device_;
   StepHook on_step_;
   std::map<int32_t, std::vector<std::byte>> memory_;   // the allocator's, by output
 };

@@ -64,7 +64,7 @@ TEST(CudaRules, RowWithWhatFollows) {
 func @s[N](A: f32[N, 100]) -> (C: f32[N, 100]) {
   alloc sum: f32[N] {
     alloc line: f32[N, 100] {
-      block line(n: N, k: 100) { line[n, k] = A[n, k] / (A[n, 0] + 1) }
+      block line(n: N, k: 100) { line[n, k] = A[n, k] * A[n, k] }
       block s(n: N; reduce k: 100) {
         init { sum[n] = 0 }
         sum[n] = sum[n] + line[n, k]
