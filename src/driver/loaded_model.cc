@@ -123,7 +123,7 @@ void LoadedModel::make_context() {
     options.step_hook = [](void* user, const tripod_step* step) { (*static_cast<StepHook*>(user))(*step); };
     options.step_user = &on_step_;
   }
-  if (api_->create_context(&options, &context_) != TRIPOD_OK) throw std::runtime_error(api_->last_error());
+  if (api_->create_context(&options, &context_) != TRIPOD_OK) throw CompileError({}, api_->last_error());
 }
 
 LoadedModel::~LoadedModel() {
