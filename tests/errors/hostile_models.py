@@ -77,14 +77,6 @@ def clamped_dims(times: int) -> onnx.ModelProto:
     return graph_model(nodes, [info("x", ["N"])], [ANY], [array([1], "s"), array([-1], "e")])
 
 
-def long_shape_arithmetic(length: int) -> onnx.ModelProto:
-    """A shape that is a run-time scalar plus one, many times over."""
-    nodes = [N("Unsqueeze", ["n", "axis"], ["v0"])]
-    nodes += [N("Add", [f"v{k}", "one"], [f"v{k + 1}"]) for k in range(length)]
-    nodes += [N("Reshape", ["x", f"v{length}"], ["y"], name="view")]
-    return graph_model(nodes, [info("n", [], I64), info("x", ["N"])], [ANY], [array([0], "axis"), array([1], "one")])
-
-
 def adds(t: TensorProto, dtype: int = F32, dims: list[int] | None = None) -> onnx.ModelProto:
     """y = x + t."""
     shape = dims or [4]
@@ -218,7 +210,6 @@ LEGAL: dict[str, Callable[[Path], None]] = {
     "square_chain": saved(chain("Mul", 60, twice=True)),
     "sum_wide": saved(graph_model([N("Sum", ["x"] * 2000, ["y"])], [X], [Y])),
     "concat_wide": saved(graph_model([N("Concat", ["x"] * 2000, ["y"], axis=0)], [X], [ANY])),
-    "shape_arithmetic_long": saved(long_shape_arithmetic(20_000)),
     "conv_no_channels": saved(one_node("Conv", [IMAGE, info("w", [0, 3, 3, 3])])),
     "names_strange": saved(graph_model([N("Relu", ["x\n%s\0"], ["\ty"], name="\x1b[31m")], [info("x\n%s\0", [2])], [info("\ty", [2])])),
 }
