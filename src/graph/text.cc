@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/number_text.h"
 #include "base/float_bits.h"
 #include "base/sha256.h"
 #include "graph/attr_fields.h"
@@ -54,16 +55,14 @@ std::string name_text(char sigil, std::string_view name) {
 std::string number_text(double v) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-  char buffer[40];
-  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, v).ptr};
+  return shortest(v);
 }
 
 namespace {
 
 std::string number_text(float v) {
   if (std::isnan(v) || std::isinf(v)) return graph::number_text(double{v});
-  char buffer[40];
-  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, v).ptr};
+  return shortest(v);
 }
 
 std::string hex_bits(uint64_t bits) {

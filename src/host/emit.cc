@@ -426,7 +426,7 @@ void emit(const Program& p, const EmitOptions& options, llvm::Module& module) {
   llvm::Function* program = e.program();
   llvm::Constant* segments = e.segments();
   llvm::IRBuilder<>& b = e.builder();
-  llvm::Type *ptr = b.getPtrTy(), *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty();
+  llvm::Type *ptr = b.getPtrTy(), *i32 = b.getInt32Ty();
   llvm::Constant* null = llvm::ConstantPointerNull::get(b.getPtrTy());
   std::vector<llvm::Constant*> sites;
   for (const std::string& s : p.sites) sites.push_back(e.string(s));
@@ -445,7 +445,6 @@ void emit(const Program& p, const EmitOptions& options, llvm::Module& module) {
       program, weights, b.getInt64(options.weights_size),
       external ? e.string(options.external_weights) : null, external ? e.string(options.external_header) : null,
       e.array(ptr, sites, "tripod_sites"), b.getInt32(p.sites.size()), device_table(e, p, options.device, module), shared ? e.array(i32, shares, "tripod_shares") : null};
-  (void)i64;
   llvm::Constant* model = llvm::ConstantStruct::getAnon(fields);
   auto* g = new llvm::GlobalVariable(module, model->getType(), true, llvm::GlobalValue::ExternalLinkage, model, "tp_the_model");
   g->setVisibility(llvm::GlobalValue::HiddenVisibility);

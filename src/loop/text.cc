@@ -18,10 +18,10 @@
 // index<i64>(i*4) is an index as a value; a branch on an index condition is `if i < N {`, on a value `if value(x) {`.
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <unordered_map>
 
+#include "base/number_text.h"
 #include "loop/ir.h"
 #include "loop/line_table.h"
 #include "loop/scalar.h"
@@ -58,19 +58,6 @@ int level(Op op) {
     case Op::bit_or: return 1;
     default: return 0;
   }
-}
-
-template <class T>
-std::string shortest(T v) {
-  char buffer[64];
-  const auto r = std::to_chars(buffer, buffer + sizeof buffer, v);
-  return std::string(buffer, r.ptr);
-}
-
-std::string hex(uint64_t v) {
-  char buffer[20];
-  const auto r = std::to_chars(buffer, buffer + sizeof buffer, v, 16);
-  return "0x" + std::string(buffer, r.ptr);
 }
 
 std::string constant_text(const ExprNode& e) {

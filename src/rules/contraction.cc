@@ -1,22 +1,13 @@
 #include <algorithm>
 
 #include "rules/contraction.h"
+#include "rules/inline.h"
 
 namespace tripod::rules {
 
 using loop::Iter;
 using loop::Op;
 using loop::StmtKind;
-
-static bool uses(const Expr& e, Index var) {
-  bool found = false;
-  loop::visit(e, [&](const Expr& x) {
-    for (const Index& i : x->indices) found = found || sym::uses(i, var);
-    if (x->guard) found = found || sym::uses(x->guard, var);
-    if (x->value) found = found || sym::uses(x->value, var);
-  });
-  return found;
-}
 
 static bool is_load_of(const Expr& e, const Buffer& b, const Indices& at) {
   return e->op == Op::load && e->buffer == b && e->indices == at && !e->guard;

@@ -129,6 +129,16 @@ struct Guarder : loop::Rewriter {
 };
 }  // namespace
 
+bool uses(const Expr& e, Index var) {
+  bool found = false;
+  loop::visit(e, [&](const Expr& x) {
+    for (const Index& i : x->indices) found = found || sym::uses(i, var);
+    if (x->guard) found = found || sym::uses(x->guard, var);
+    if (x->value) found = found || sym::uses(x->value, var);
+  });
+  return found;
+}
+
 Expr replace_load(const Expr& e, const Expr& from, const Expr& to) { return Replacer(from, to).apply(e); }
 Expr guard_loads(const Expr& e, Index guard) { return Guarder(guard).apply(e); }
 

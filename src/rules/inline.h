@@ -9,6 +9,9 @@ namespace tripod::rules {
 // remain that reduce, that write parameters, or that a reduction's consumer reads many times.
 loop::Function inline_elementwise(const loop::Function& f, sym::Context& c);
 
+// e reads other elements, or is another number, as var moves.
+bool uses(const Expr& e, Index var);
+
 // e with one node replaced by another.
 Expr replace_load(const Expr& e, const Expr& from, const Expr& to);
 

@@ -1,8 +1,8 @@
 // Value expressions. Every text has exactly the C type of its dtype (value_type), so that helpers deduce it.
-#include <charconv>
 #include <cmath>
 
 #include "backends/cuda/printer.h"
+#include "base/number_text.h"
 #include "loop/scalar.h"
 
 namespace tripod::cuda {
@@ -10,19 +10,6 @@ namespace tripod::cuda {
 using loop::Op;
 
 namespace {
-
-template <class T>
-std::string shortest(T v) {
-  char buffer[64];
-  const auto r = std::to_chars(buffer, buffer + sizeof buffer, v);
-  return std::string(buffer, r.ptr);
-}
-
-std::string hex(uint64_t v) {
-  char buffer[20];
-  const auto r = std::to_chars(buffer, buffer + sizeof buffer, v, 16);
-  return "0x" + std::string(buffer, r.ptr);
-}
 
 bool is_small_float(DType t) { return t == DType::f16 || t == DType::bf16; }
 bool is_f8(DType t) { return is_float(t) && info(t).bits == 8; }

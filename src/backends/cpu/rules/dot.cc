@@ -43,7 +43,7 @@ class Dot {
     for (const Iter& i : k_.batch) lines_.push_back(i);
     drop_single_lines();
     for (const Iter& i : lines_)
-      if (moves(k_.a, i.var)) return "no operand is the same for all results";
+      if (rules::uses(k_.a, i.var)) return "no operand is the same for all results";
     if (!(k_.dtype == DType::f32)) return "not a sum in f32";
     if (!only_load(k_.a) || !(only_load(k_.a) == k_.a) || !only_load(k_.b) || !(only_load(k_.b) == k_.b)) return "operands are not plain loads";
     if (k_.b->buffer->scope == Scope::constant) return "the operand that moves is a constant";
@@ -73,16 +73,6 @@ class Dot {
     const auto l = sym::linear_in(loop::offset(c_, load->buffer, load->indices), k_.reduce.back().var);
     return l && l->coefficient.is_const(1);
   }
-  static bool moves(const Expr& e, Index var) {
-    bool found = false;
-    loop::visit(e, [&](const Expr& x) {
-      for (const Index& i : x->indices) found = found || sym::uses(i, var);
-      if (x->guard) found = found || sym::uses(x->guard, var);
-      if (x->value) found = found || sym::uses(x->value, var);
-    });
-    return found;
-  }
-
   void drop_single_lines() {
     for (const Iter& i : lines_)
       if (i.extent.is_const(1)) single_[i.var] = c_.constant(0);
