@@ -5,6 +5,9 @@
 //                                      what the loop interpreter makes of them (run_cases.h reads them)
 //   kernel_cases nvcc FILE CACHE NVCC  compiles every kernel for sm_90a and compute_80, warnings being errors
 //
+// A function in compute form is scheduled by the rules of the back end first, and gives one kernel or more, which run one
+// after the other.
+//
 // In FILE each function follows a line `// case dims N=5,C=3; N=1,C=1 values KIND` (dims: one run each; may be empty).
 // Values: special (the type's extremes among them), small (0 to 15), unit (floats from -1 to 1), index K (0 to K-1).
 #include <cmath>
@@ -14,8 +17,11 @@
 #include <sstream>
 
 #include "backends/cuda/cuda_c.h"
+#include "backends/cuda/kernel.h"
 #include "backends/cuda/nvcc.h"
+#include "backends/cuda/rules/rules.h"
 #include "loop/expand_math.h"
+#include "loop/flatten.h"
 #include "loop/interpreter.h"
 #include "loop/ir.h"
 #include "loop/scalar.h"
@@ -101,16 +107,24 @@ class Values {
   uint64_t state_ = 42;
 };
 
+// One launch: a function, and the kernels that are printed from it (for 32-bit indices, and perhaps for 64-bit ones).
 struct Compiled {
   loop::Function f;
   std::vector<cuda::CudaKernel> kernels;
 };
 
-Compiled compile_case(sym::Context& c, const std::string& text) {
-  Compiled r;
-  r.f = loop::expand_math(loop::parse(c, text));
-  for (const std::string& e : loop::verify(r.f)) throw std::runtime_error(r.f.name + ": " + e);
-  r.kernels = cuda::print_kernel(r.f, r.f.name, c);
+std::vector<Compiled> compile_case(sym::Context& c, const std::string& text) {
+  loop::Function f = loop::parse(c, text);
+  bool blocks = false;
+  loop::visit(f.body, [&](const loop::Stmt& s) { blocks = blocks || s->kind == loop::StmtKind::block; });
+  if (blocks) f = loop::flatten(cuda::schedule(f, c, nullptr));
+  f = loop::expand_math(f);
+  for (const std::string& e : loop::verify(f)) throw std::runtime_error(f.name + ": " + e);
+  std::vector<loop::Buffer> workspace;
+  const std::vector<loop::Function> parts = blocks ? cuda::split_kernels(f, workspace) : std::vector<loop::Function>{f};
+  std::vector<Compiled> r;
+  for (const loop::Function& part : parts)
+    r.push_back({part, cuda::print_kernel(part, part.name + (r.empty() ? "" : "_" + std::to_string(r.size())), c)});
   return r;
 }
 
@@ -118,7 +132,10 @@ void print(const std::string& path) {
   std::cout << cuda::prelude();
   for (const Case& k : read_cases(path)) {
     sym::Context c;
-    for (const cuda::CudaKernel& kernel : compile_case(c, k.text).kernels) {
+    const std::vector<Compiled> launches = compile_case(c, k.text);
+    std::vector<cuda::CudaKernel> kernels;
+    for (const Compiled& one : launches) kernels.insert(kernels.end(), one.kernels.begin(), one.kernels.end());
+    for (const cuda::CudaKernel& kernel : kernels) {
       const cuda::Geometry& g = kernel.geometry;
       std::cout << "// grid " << sym::text(g.grid[0]) << ", " << sym::text(g.grid[1]) << ", " << sym::text(g.grid[2]) << "; block "
                 << sym::text(g.block[0]) << ", " << sym::text(g.block[1]) << ", " << sym::text(g.block[2]) << "; shared "
@@ -137,23 +154,27 @@ class Writer {
   std::ofstream out_;
 };
 
-// One run of a function: inputs, what the interpreter makes of them, and every kernel printed from it.
-int write_run(const Compiled& k, const std::map<std::string, int64_t>& dims, const std::string& kind, size_t first_kernel, Writer& w) {
-  sym::Values d;
-  for (sym::Expr s : k.f.dims) d[s] = dims.at(s->name);
+using Memories = std::vector<loop::Memory>;
+
+Memories made_up(const loop::Function& f, const sym::Values& d, const std::string& kind) {
   Values values(kind);
-  std::vector<loop::Memory> before;
-  for (size_t i = 0; i < k.f.params.size(); ++i) {
-    const loop::Buffer& b = k.f.params[i];
+  Memories all;
+  for (const loop::Buffer& b : f.params) {
     int64_t n = 1;
     for (sym::Expr e : b->layout.is_row_major() ? b->shape : b->layout.extents) n *= sym::evaluate(e, d);
     loop::Memory m;
     m.bytes.resize(static_cast<size_t>(byte_size(b->dtype, n)));
     for (int64_t e = 0; e < n; ++e) loop::write_element(b->dtype, m.bytes.data(), e, values.next(b->dtype));
-    before.push_back(std::move(m));
+    all.push_back(std::move(m));
   }
-  std::vector<loop::Memory> after = before;
-  const loop::InterpretResult r = loop::interpret(k.f, d, after);
+  return all;
+}
+
+// One launch: what it starts from, what the interpreter makes of it, and every kernel printed from it. The memory is
+// changed as by the interpreter.
+void write_launch(const Compiled& k, const sym::Values& d, Memories& memory, size_t first_kernel, Writer& w) {
+  const Memories before = memory;
+  const loop::InterpretResult r = loop::interpret(k.f, d, memory);
   for (const std::string& v : r.violations) throw std::runtime_error(k.f.name + ": " + v);
   for (size_t i = 0; i < k.kernels.size(); ++i) {
     const cuda::Geometry& g = k.kernels[i].geometry;
@@ -166,12 +187,21 @@ int write_run(const Compiled& k, const std::map<std::string, int64_t>& dims, con
     for (size_t p = 0; p < before.size(); ++p) {
       w.number(static_cast<int64_t>(k.f.params[p]->dtype));
       w.bytes(before[p].bytes.data(), before[p].bytes.size());
-      w.bytes(after[p].bytes.data(), after[p].bytes.size());
+      w.bytes(memory[p].bytes.data(), memory[p].bytes.size());
     }
     w.number(static_cast<int64_t>(k.f.dims.size()));
-    for (sym::Expr s : k.f.dims) w.number(d[s]);
+    for (sym::Expr s : k.f.dims) w.number(d.at(s));
   }
-  return static_cast<int>(k.kernels.size());
+}
+
+void write_run(const std::vector<Compiled>& launches, const std::map<std::string, int64_t>& dims, const std::string& kind, size_t first_kernel, Writer& w) {
+  sym::Values d;
+  for (sym::Expr s : launches[0].f.dims) d[s] = dims.at(s->name);
+  Memories memory = made_up(launches[0].f, d, kind);
+  for (const Compiled& k : launches) {
+    write_launch(k, d, memory, first_kernel, w);
+    first_kernel += k.kernels.size();
+  }
 }
 
 int cpu(const std::string& path, const std::string& out, size_t batches) {
@@ -187,13 +217,15 @@ int cpu(const std::string& path, const std::string& out, size_t batches) {
     for (size_t i = b; i < cases.size(); i += batches) {
       try {
         sym::Context c;
-        const Compiled k = compile_case(c, cases[i].text);
-        for (const auto& dims : cases[i].dims) write_run(k, dims, cases[i].values, kernels, data);
-        for (const cuda::CudaKernel& kernel : k.kernels) {
-          source << kernel.source << "\n";
-          table += "    {\"" + kernel.symbol + "\", [](const uint64_t* a) { call(" + kernel.symbol + ", a); }},\n";
+        const std::vector<Compiled> launches = compile_case(c, cases[i].text);
+        for (const auto& dims : cases[i].dims) write_run(launches, dims, cases[i].values, kernels, data);
+        for (const Compiled& k : launches) {
+          for (const cuda::CudaKernel& kernel : k.kernels) {
+            source << kernel.source << "\n";
+            table += "    {\"" + kernel.symbol + "\", [](const uint64_t* a) { call(" + kernel.symbol + ", a); }},\n";
+          }
+          kernels += k.kernels.size();
         }
-        kernels += k.kernels.size();
       } catch (const std::exception& e) {
         std::cout << "FAILED " << e.what() << "\n" << cases[i].text << "\n";
         ++failed;
@@ -209,7 +241,8 @@ int nvcc(const std::string& path, const std::string& cache, const std::string& c
   std::vector<std::string> sources;
   for (const Case& k : read_cases(path)) {
     sym::Context c;
-    for (const cuda::CudaKernel& kernel : compile_case(c, k.text).kernels) sources.push_back(kernel.source);
+    for (const Compiled& one : compile_case(c, k.text))
+      for (const cuda::CudaKernel& kernel : one.kernels) sources.push_back(kernel.source);
   }
   cuda::NvccOptions o;
   o.archs = {{90, false}, {80, true}};

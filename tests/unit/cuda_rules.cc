@@ -28,6 +28,60 @@ func @add[N](A: f32[N, 12], B: f32[12]) -> (C: f32[N, 12]) {
 })", "points", {{{"N", 1}}, {{"N", 100}}, {{"N", 0}}});
 }
 
+// Whether rows are whole vectors is asked at run time; one row has a rest.
+TEST(CudaRules, ElementwiseOfOpenSizes) {
+  const std::vector<std::map<std::string, int64_t>> sizes = {{{"N", 3}, {"K", 16}}, {{"N", 3}, {"K", 13}}, {{"N", 300}, {"K", 8}}, {{"N", 0}, {"K", 8}}, {{"N", 2}, {"K", 0}}};
+  same(R"(
+func @rows[N, K](A: f16[N, K], B: f16[K]) -> (C: f16[N, K]) {
+  block add(n: N, k: K) { C[n, k] = f16(f32(A[n, k]) + f32(B[k])) }
+})", "points", sizes);
+  same(R"(
+func @one[N, K](A: f16[N, K], B: f32[N, K]) -> (C: f32[N, K]) {
+  block add(n: N, k: K) { C[n, k] = f32(A[n, k]) * B[n, k] }
+})", "points", sizes);
+  same(R"(
+func @column[N, K](A: f32[N, K], B: f32[N]) -> (C: f32[N, K]) {
+  block add(n: N, k: K) { C[n, k] = A[n, k] * B[n] }
+})", "points", sizes);
+}
+
+TEST(CudaRules, Gather) {
+  same(R"(
+func @gather[N, V](I: i32[N], T: f16[V, 24]) -> (C: f16[N, 24]) {
+  block gather(n: N, k: 24) {
+    let i = I[n] {
+      check i in 0..V site 1
+      C[n, k] = (T[min(max(i, 0), V - 1), k] if 0 < V else 0:f16)
+    }
+  }
+})", "points", {{{"N", 1}, {"V", 16}}, {{"N", 90}, {"V", 20}}, {{"N", 3}, {"V", 0}}});
+}
+
+TEST(CudaRules, ConcatenationAndPadding) {
+  same(R"(
+func @concat[N](A: f32[N, 8], B: f32[N, 3]) -> (C: f32[N, 11]) {
+  block a(n: N, k: 8) { C[n, k] = A[n, k] }
+  block b(n: N, k: 3) { C[n, k + 8] = B[n, k] }
+})", "points", {{{"N", 1}}, {{"N", 100}}});
+  same(R"(
+func @pad[N, K](A: f32[N, K]) -> (C: f32[N + 2, K + 8]) {
+  block pad(n: N + 2, k: K + 8) { C[n, k] = (A[n - 1, k - 4] if 1 <= n && n < N + 1 && 4 <= k && k < K + 4 else 7) }
+})", "points", {{{"N", 3}, {"K", 4}}, {{"N", 20}, {"K", 9}}});
+}
+
+// The two elements of a byte are one thread's, also where rows share bytes.
+TEST(CudaRules, FourBitResults) {
+  same(R"(
+func @rows[N](A: i8[N, 3]) -> (C: i4[N, 3]) {
+  block a(n: N, k: 3) { C[n, k] = i4(A[n, k]) }
+})", "points", {{{"N", 1}}, {{"N", 300}}, {{"N", 0}}});
+  same(R"(
+func @concat[N](A: i8[N, 3], B: i8[N, 2]) -> (C: u4[N, 5]) {
+  block a(n: N, k: 3) { C[n, k] = u4(A[n, k]) }
+  block b(n: N, k: 2) { C[n, k + 3] = u4(B[n, k]) }
+})", "points", {{{"N", 1}}, {{"N", 30}}});
+}
+
 TEST(CudaRules, Transpose) {
   same(R"(
 func @t[N](A: f16[N, 7]) -> (C: f16[7, N]) {

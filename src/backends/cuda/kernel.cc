@@ -9,8 +9,7 @@ namespace tripod::cuda {
 using loop::Stmt;
 using loop::StmtKind;
 
-// One function a top-level statement. Buffers allocated around them in global scope become workspace parameters.
-static std::vector<loop::Function> split_kernels(const loop::Function& f, std::vector<loop::Buffer>& workspace) {
+std::vector<loop::Function> split_kernels(const loop::Function& f, std::vector<loop::Buffer>& workspace) {
   Stmt body = f.body;
   while (body->kind == StmtKind::alloc && body->buffer->scope == loop::Scope::global) {
     workspace.push_back(body->buffer);

@@ -23,6 +23,10 @@ struct Kernel {
   std::vector<Launch> launches;
 };
 
+// One function a top-level statement of a flattened function. Buffers allocated around them in global scope become
+// parameters of all of them, behind the function's own.
+std::vector<loop::Function> split_kernels(const loop::Function& f, std::vector<loop::Buffer>& workspace);
+
 class KernelCompiler {
  public:
   explicit KernelCompiler(sym::Context& c) : c_(c) {}

@@ -1,4 +1,6 @@
 // Buffers: a parameter is a pointer, a register, local or shared buffer an array of its physical shape.
+#include <algorithm>
+
 #include "backends/cuda/printer.h"
 
 namespace tripod::cuda {
@@ -12,16 +14,45 @@ static std::vector<sym::Expr> physical(const loop::Buffer& b, const std::vector<
   return at;
 }
 
+static void factors(sym::Expr e, std::vector<sym::Expr>& out) {
+  if (e->op != sym::Op::mul) return out.push_back(e);
+  factors(e.arg(0), out);
+  factors(e.arg(1), out);
+}
+
+// e is a multiple of n by its own form, or each of its terms is one or has a factor that a branch around says to be one.
+bool KernelPrinter::known_multiple(sym::Expr e, int64_t n) const {
+  if (e->divisor % n == 0) return true;
+  int64_t constant = 0;
+  const std::vector<sym::Term> ts = sym::terms(e, constant);
+  return constant % n == 0 && std::all_of(ts.begin(), ts.end(), [&](const sym::Term& t) {
+    const sym::Expr whole = t.factor * t.coefficient;
+    if (whole->divisor % n == 0) return true;
+    std::vector<sym::Expr> have;
+    factors(whole, have);
+    return std::any_of(multiples_.begin(), multiples_.end(), [&](const auto& known) {
+      std::vector<sym::Expr> wanted, rest = have;
+      factors(known.first, wanted);
+      for (sym::Expr f : wanted) {
+        const auto it = std::find(rest.begin(), rest.end(), f);
+        if (it == rest.end()) return false;
+        rest.erase(it);
+      }
+      return known.second % n == 0;
+    });
+  });
+}
+
 // The offset of an element is a multiple of n: by its own form, or because it is along every dim (sums that were
 // simplified, t*5 - mod(t, 4) for 20*floordiv(t, 4) + 4*mod(t, 4), do not show it).
 bool KernelPrinter::is_multiple(const loop::Buffer& b, const std::vector<sym::Expr>& indices, int64_t n) const {
   const sym::Expr offset = loop::offset(c_, b, indices);
-  if (offset->divisor % n == 0) return true;
+  if (known_multiple(offset, n)) return true;
   const std::vector<sym::Expr> at = physical(b, indices);
   const std::vector<sym::Expr>& extents = b->layout.is_row_major() ? b->shape : b->layout.extents;
   sym::Expr stride = c_.constant(1);
   for (size_t d = at.size(); d-- > 0; stride = stride * extents[d])
-    if ((at[d] * stride)->divisor % n != 0) return false;
+    if (!known_multiple(at[d] * stride, n)) return false;
   return true;
 }
 

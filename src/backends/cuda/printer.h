@@ -116,6 +116,7 @@ class KernelPrinter {
   void store(const loop::Buffer& b, const std::vector<sym::Expr>& indices, const Text& value);
   void declare(const loop::Buffer& b);
   bool is_multiple(const loop::Buffer& b, const std::vector<sym::Expr>& indices, int64_t n) const;
+  bool known_multiple(sym::Expr e, int64_t n) const;
   bool names_thread(sym::Expr e) const;
 
   // values.cc
@@ -166,6 +167,7 @@ class KernelPrinter {
   std::unordered_map<int, std::string> lanes_;     // loads of the vector loop around that were moved as a whole: name
   std::unordered_map<const loop::StmtNode*, std::string> stored_lanes_;  // and its stores
   sym::Expr lane_;
+  std::vector<std::pair<sym::Expr, int64_t>> multiples_;  // what the branches around say: first is a multiple of second
   int64_t shared_static_ = 0, shared_bytes_ = 0;  // shared memory so far: of static arrays, of the dynamic part
   bool has_threads_ = false, in_threads_ = false;
 };

@@ -94,15 +94,30 @@ void KernelPrinter::print_let(const loop::StmtNode& s) {
   append(body);
 }
 
+// mod(x, n) == 0, or several of them joined by &&.
+static void multiples_in(sym::Expr e, std::vector<std::pair<sym::Expr, int64_t>>& out) {
+  if (e->op == sym::Op::logical_and) {
+    multiples_in(e.arg(0), out);
+    multiples_in(e.arg(1), out);
+  } else if (e->op == sym::Op::eq) {
+    for (int i : {0, 1})
+      if (const sym::Expr m = e.arg(i); m->op == sym::Op::mod && m.arg(1).is_const() && e.arg(1 - i).is_const(0))
+        out.push_back({m.arg(0), m.arg(1).value()});
+  }
+}
+
 void KernelPrinter::print_branch(const loop::StmtNode& s) {
   hint_ = "i";
   const std::string condition = value(s.value).s;
+  const auto outside = multiples_;
+  if (s.value->op == loop::Op::index) multiples_in(s.value->value, multiples_);
   const auto arm = [&](size_t i) {
     open(false);
     print(s.body[i]);
     return close();
   };
   const std::string then = arm(0);
+  multiples_ = outside;
   if (s.body.size() == 1) return in_braces("if (" + condition + ")", then);
   const std::string otherwise = arm(1);  // before anything is written: it may put locals in front of the branch
   line("if (" + condition + ") {");

@@ -50,7 +50,14 @@ void KernelPrinter::load_whole(const loop::ExprNode& e, const Access& a, int64_t
   const auto it = buffers_.find(e.buffer.get());
   TRIPOD_CHECK(it != buffers_.end(), "buffer " + e.buffer->name + " has no memory here");
   line("__align__(" + std::to_string(a.chunk) + ") " + memory_type(e.dtype) + " " + name + "[" + std::to_string(lanes) + "];");
-  line("load_vector<" + std::to_string(a.chunk) + ">(" + name + ", &" + element(e.buffer, a.first) + ");");
+  const std::string move = "load_vector<" + std::to_string(a.chunk) + ">(" + name + ", &" + element(e.buffer, a.first) + ");";
+  if (!e.guard || e.guard.is_const(1)) {
+    line(move);
+  } else {  // all lanes or none
+    hint_ = e.buffer->name + "_i";
+    line("if (" + index(e.guard).s + ") " + move);
+    line("else for (int v = 0; v < " + std::to_string(lanes) + "; ++v) " + name + "[v] = " + constant_text(e.other->dtype, e.other->bits).s + ";");
+  }
   kept_.push_back(loop::Expr(&e));
   lanes_[number(kept_.back())] = name;
 }
@@ -77,7 +84,7 @@ void KernelPrinter::print_vector(const loop::StmtNode& s) {
         if (t->guard) continue;  // not read where the guard is false
         loop::visit(t->value, [&](const loop::Expr& e) {
           if (e->op != loop::Op::load || written.count(e->buffer.get()) || lanes_.count(number(e))) return;
-          if (e->guard && !e->guard.is_const(1)) return;
+          if (e->guard && !e->guard.is_const(1) && (uses_lane(e->guard, lane_) || e->other->op != loop::Op::constant)) return;
           if (const auto a = whole(e->buffer, e->indices, lane_, lanes)) load_whole(*e, *a, lanes);
         });
       }
