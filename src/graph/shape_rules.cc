@@ -38,7 +38,9 @@ void Rule::require(Expr condition, std::string what) {
 Expr Rule::same(Expr a, Expr b, std::string what) {
   if (a == b) return a;
   require(sym::eq(a, b), std::move(what));
-  return b.is_const() ? b : a;
+  // Of two names for one size the shorter: what follows it would grow layer by layer (a causal mask that is cut out of a
+  // table has dims full of min and max, and they meet the length that everything else is written in).
+  return b.is_const() || (!a.is_const() && b->size < a->size) ? b : a;
 }
 
 void merge_requirements(Module& m, const Requirements& required, const std::vector<Site>& origins) {

@@ -23,6 +23,8 @@ TEST(Shapes, Elementwise) {
       {"%a: f32[N, 1], %b: f32[H]", "add(%a, %b)", "f32[N, H]"},
       {"%a: f32[4, 1, 3], %b: f32[2, 1]", "sub(%a, %b)", "f32[4, 2, 3]"},
       {"%a: f32[N], %b: f32[4]", "add(%a, %b)", "f32[4]"},
+      {"%a: f32[min(N, H)], %b: f32[W]", "add(%a, %b)", "f32[W]"},  // of two names the shorter
+      {"%a: f32[W], %b: f32[min(N, H)]", "add(%a, %b)", "f32[W]"},
       {"%a: f32[128], %b: f32[N]", "add(%a, %b)",
        "error: operands 1 and 2 do not broadcast: [128] and [N] differ in dim 0"},
       {"%a: f32[2], %b: f64[2]", "add(%a, %b)",
