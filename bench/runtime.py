@@ -3,17 +3,18 @@
 
 For every model, each in a fresh process (bench/runtime/steady.c): the time from dlopen to the first result less a steady
 call (bound 20 ms), allocations in calls 2 to 1000 with given outputs (bound 0), arena and other memory the model holds,
-resident set. And a one-op model on 8 elements (bound 2 us, median and 99th percentile).
+resident set; what `tripod inspect` says of the arena beside the bytes alive at once (bound 1.15 times). And a one-op model on 8 elements (bound 2 us, median and 99th percentile).
 
 usage: bench/runtime.py [MODEL...] [--calls N] [--seconds S] [--threads N] [--so DIR] [--check]
   --so DIR   take DIR/MODEL.so where it is (default build/models, where tests/models/run.py leaves them)
-  --check    only what must hold on a busy machine too: no allocations; ends with "N passed, N failed"
+  --check    only what must hold on a busy machine too: no allocations, the arena; ends with "N passed, N failed"
 """
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from inputs import CASES  # noqa: E402
 from run import input_names  # noqa: E402
 from tripod.capi import DTYPES  # noqa: E402
 
+ARENA_BOUND = 1.15
 PROGRAM = ROOT / "build" / "bench" / "steady"
 
 
@@ -81,14 +83,28 @@ def model_so(name: str, args: argparse.Namespace) -> Path:
     return so
 
 
+def arena_ratio(so: Path, arrays: list[np.ndarray]) -> float:
+    """Bytes of the arena over the least that are alive at once, for these inputs (dims that data decides: the least)."""
+    command = [str(COMPILER), "inspect", str(so)]
+    manifest = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    dims = {d["name"] for d in manifest.get("dims", [])}
+    for io, a in zip(manifest["inputs"], arrays, strict=True):
+        for name, extent in zip(io["shape"], a.shape, strict=True):
+            if name in dims:
+                command += ["--dim", f"{name}={extent}"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"^arena.*\((\d+\.\d+) times\)$", text, re.MULTILINE)
+    return float(found[1]) if found else float("nan")
+
+
 def report(label: str, r: dict[str, Any]) -> bool:
-    """Prints a row of the table; True when the model failed or allocated."""
+    """Prints a row of the table; True when the model failed, allocated, or its arena is larger than allowed."""
     if "error" in r:
         print(f"| {label} | {r['error']} |", flush=True)
         return True
     print(f"| {label} | {r['start_ms']:.2f} | {r['median_us'] / 1e3:.4g} (p99 {r['p99_us'] / 1e3:.4g}) | {r['excess_ms']:.2f} | "
-          f"{r['allocations']} ({r['calls']}) | {r['held_mb']:.2f} | {r['rss_mb']:.0f} |", flush=True)
-    return r["allocations"] != 0
+          f"{r['allocations']} ({r['calls']}) | {r['held_mb']:.2f} | {r['rss_mb']:.0f} | {r['arena']:.2f} |", flush=True)
+    return r["allocations"] != 0 or not r["arena"] <= ARENA_BOUND
 
 
 def main() -> int:
@@ -105,15 +121,17 @@ def main() -> int:
     models.fetch([s for s in models.SOURCES if s.name in [*names, "magika_config"]])
     make_models.make([n for n in names if n in make_models.NAMES])
     failed = 0
-    print("| model | first result ms | steady ms | start over steady ms | allocations (calls) | holds MB | RSS MB |\n"
-          "|---|---|---|---|---|---|---|")
+    print("| model | first result ms | steady ms | start over steady ms | allocations (calls) | holds MB | RSS MB | arena over live |\n"
+          "|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         small = argparse.Namespace(**{**vars(args), "calls": 100_000})
-        failed += report("one Add on 8 elements", measure(one_op(Path(folder)), [np.ones(8, np.float32)] * 2, small))
+        so, arrays = one_op(Path(folder)), [np.ones(8, np.float32)] * 2
+        failed += report("one Add on 8 elements", measure(so, arrays, small) | {"arena": arena_ratio(so, arrays)})
     for name in names:
         case = CASES[name]()[0]
         arrays = [np.asarray(case.inputs[n]) for n in input_names(models.CACHE / f"{name}.onnx")]
-        failed += report(name, measure(model_so(name, args), arrays, args))
+        so = model_so(name, args)
+        failed += report(name, measure(so, arrays, args) | {"arena": arena_ratio(so, arrays)})
     print(f"{len(names) + 1 - failed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -33,7 +33,7 @@ ARROWS: dict[str, list[str]] = {
 }
 
 # What compiled code and the run time agree on: those that emit or embed the run time may read these.
-CONTRACT = ("runtime/abi.h", "runtime/blob.h")
+CONTRACT = ("runtime/abi.h", "runtime/blob.h", "runtime/offsets.h")
 CONTRACT_READERS = {"host", "codegen", "backends", "driver"}
 
 # Headers from outside that belong to some places only: pattern, the places (prefixes below src/), why.

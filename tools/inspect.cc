@@ -13,6 +13,7 @@ namespace {
 
 struct InspectOptions {
   std::string model, kernel, form = "loop";
+  std::vector<std::string> dims;
   bool source = false, json = false;
 };
 
@@ -52,6 +53,25 @@ void print_kernel(const InspectOptions& o, const nlohmann::json& m) {
   for (const auto& n : j.value("nodes", nlohmann::ordered_json::array())) std::printf("  %s\n", n.get<std::string>().c_str());
 }
 
+// Temporary memory for one choice of dims, beside the least that the same live ranges need.
+void print_memory(const nlohmann::json& m, const std::map<std::string, int64_t>& given) {
+  std::vector<int64_t> values;
+  std::string at;
+  for (const auto& d : m.value("dims", nlohmann::json::array())) {
+    const auto name = d["name"].get<std::string>();
+    const auto found = given.find(name);
+    values.push_back(found != given.end() ? found->second : std::max<int64_t>(1, d["min"].get<int64_t>()));
+    at += (at.empty() ? " at " : ", ") + name + "=" + std::to_string(values.back());
+  }
+  const auto size = arena_size(m, values);
+  if (!size) {
+    std::printf("arena%s: not known for these dims\n", at.c_str());
+    return;
+  }
+  const double ratio = size->lower_bound > 0 ? static_cast<double>(size->bytes) / static_cast<double>(size->lower_bound) : 1;
+  std::printf("arena%s: %ld bytes, at least %ld are alive at once (%.2f times)\n", at.c_str(), size->bytes, size->lower_bound, ratio);
+}
+
 void inspect(const InspectOptions& o) {
   LoadedModel model(o.model);
   const nlohmann::json& m = model.manifest();
@@ -65,6 +85,7 @@ void inspect(const InspectOptions& o) {
   print_values(m["outputs"], "output");
   for (const auto& d : m.value("dims", nlohmann::json::array()))
     std::printf("dim %s: %ld..%ld, from %s\n", d["name"].get<std::string>().c_str(), d["min"].get<long>(), d["max"].get<long>(), d["from"].get<std::string>().c_str());
+  print_memory(m, parse_dims(o.dims));
   for (const auto& s : m["steps"])
     std::printf("%s  # %s\n", s.contains("kernel") ? s["kernel"].get<std::string>().c_str() : s["operator"].get<std::string>().c_str(), s["site"].get<std::string>().c_str());
 }
@@ -78,6 +99,7 @@ void add_inspect(CLI::App& app, int& code) {
   CLI::Option* kernel = c->add_option("--kernel", o->kernel, "one kernel");
   CLI::Option* source = c->add_flag("--source", o->source, "its text: loop IR, or what --as says")->needs(kernel);
   c->add_option("--as", o->form, "loop (the default), llvm, optimised, asm")->needs(source)->check(CLI::IsMember({"loop", "llvm", "optimised", "asm"}));
+  c->add_option("--dim", o->dims, "NAME=VALUE, for the size of the arena (default: the least that each allows)");
   c->add_flag("--json", o->json, "the manifest as it is");
   c->callback([o, &code] { code = guarded(o->model, [&] { inspect(*o); }); });
 }

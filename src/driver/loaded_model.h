@@ -75,4 +75,11 @@ class SizeReader {
   std::map<std::string, int64_t> values_;
 };
 
+// What the arenas of a model take for these dims (of the manifest's "dims", in order), and the least that any plan would
+// take: the most bytes that are alive at one step. Nothing: a size is not known or overflows.
+struct ArenaSize {
+  int64_t bytes = 0, lower_bound = 0;
+};
+std::optional<ArenaSize> arena_size(const nlohmann::json& manifest, const std::vector<int64_t>& dims);
+
 }  // namespace tripod

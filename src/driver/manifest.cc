@@ -58,6 +58,16 @@ static Json works_of(const host::Program& p) {
   return all;
 }
 
+// Each buffer of the arenas: where it lies, its size, and the steps from which to which it is alive.
+static Json memory_of(const host::Program& p) {
+  Json all = Json::array();
+  for (const host::ArenaBuffer& b : p.buffers) {
+    const Json bytes = b.bytes.is_const() ? Json(b.bytes.value()) : Json(sym::text(b.bytes));
+    all.push_back({{"segment", b.segment}, {"bytes", bytes}, {"first", b.first}, {"last", b.last}, {"value", b.name}});
+  }
+  return all;
+}
+
 std::string make_manifest(const Options& o, const graph::Module& m, const host::Program& p,
                           const std::unordered_map<std::string, std::string>& sources) {
   Json j;
@@ -74,6 +84,7 @@ std::string make_manifest(const Options& o, const graph::Module& m, const host::
   collect_steps(p.steps, p, steps);
   j["steps"] = steps;
   j["works"] = works_of(p);
+  j["memory"] = memory_of(p);
   if (o.keep_sources)
     for (const std::string& k : p.kernels)
       if (auto it = sources.find(k); it != sources.end()) j["kernels"].push_back({{"name", k}, {"loops", it->second}});

@@ -91,6 +91,10 @@ class Walk {
       }
       case OpKind::gather: return gather(n, depth);
       case OpKind::slice: return slice(n, v, depth);
+      case OpKind::add:
+      case OpKind::sub:
+      case OpKind::maximum:
+      case OpKind::minimum:
       case OpKind::mul:
       case OpKind::div: return arithmetic(n, in(0), in(1));
       default: return std::nullopt;
@@ -159,11 +163,20 @@ class Walk {
     Rationals out;
     for (size_t i = 0; i < count; ++i) {
       const Rational &x = (*a)[a->size() == 1 ? 0 : i], &y = (*b)[b->size() == 1 ? 0 : i];
-      auto q = n.op == OpKind::mul ? product(x, y) : quotient(x, y);
+      auto q = n.op == OpKind::mul ? product(x, y) : n.op == OpKind::div ? quotient(x, y) : over_common(n.op, x, y);
       if (!q || q->den > kMaxDenominator) return std::nullopt;
       out.push_back(*q);
     }
     return out;
+  }
+
+  // Sums, differences and the like: of numerators over one denominator.
+  std::optional<Rational> over_common(OpKind op, const Rational& x, const Rational& y) {
+    if (x.rounded || y.rounded) return std::nullopt;
+    const bool same = x.den == y.den;
+    const Expr a = same ? x.num : x.num * y.den, b = same ? y.num : y.num * x.den;
+    const Expr num = op == OpKind::add ? a + b : op == OpKind::sub ? a - b : op == OpKind::maximum ? sym::max(a, b) : sym::min(a, b);
+    return Rational{num, same ? x.den : x.den * y.den};
   }
 
   std::optional<Rational> product(const Rational& x, const Rational& y) {

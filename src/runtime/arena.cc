@@ -1,8 +1,6 @@
 // Memory: buffers that grow, and the arenas of segments.
 //
-// A plan gives every buffer of a segment an offset so that buffers alive at the same step do not overlap: largest
-// first, each into the smallest gap that holds it (greedy by size, best fit). It is solved again only when a size
-// differs from the last call's.
+// The offsets of a segment's buffers (runtime/offsets.h) are solved again only when a size differs from the last call's.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,72 +8,13 @@
 
 #include "runtime/cuda.h"
 #include "runtime/internal.h"
+#include "runtime/offsets.h"
 
 namespace tripod::rt {
 namespace {
 
 constexpr int64_t kHugePage = 2 << 20;
-constexpr int64_t kLine = 64;
-
-bool overlap(const tp_buffer& a, const tp_buffer& b) { return a.first <= b.last && b.first <= a.last; }
-
-// `order`: the buffers, largest first; equal sizes in the order of the program. Heap sort: no recursion, no memory.
-void sort_by_size(const Arena& arena, int32_t n) {
-  int32_t* order = arena.order;
-  auto before = [&](int32_t a, int32_t b) {
-    return arena.sizes[a] != arena.sizes[b] ? arena.sizes[a] > arena.sizes[b] : a < b;
-  };
-  auto sift = [&](int32_t root, int32_t end) {
-    for (int32_t child; (child = 2 * root + 1) < end; root = child) {
-      if (child + 1 < end && before(order[child], order[child + 1])) ++child;
-      if (!before(order[root], order[child])) return;
-      int32_t t = order[root];
-      order[root] = order[child];
-      order[child] = t;
-    }
-  };
-  for (int32_t i = 0; i < n; ++i) order[i] = i;
-  for (int32_t i = n / 2; i-- > 0;) sift(i, n);
-  for (int32_t end = n; --end > 0;) {
-    int32_t t = order[0];
-    order[0] = order[end];
-    order[end] = t;
-    sift(0, end);
-  }
-}
-
-// The smallest gap for buffer b between the placed ones that are alive with it; `placed` is sorted by offset.
-int64_t best_offset(const tp_segment& segment, const Arena& arena, int32_t num_placed, int32_t b) {
-  int64_t size = arena.sizes[b], end = 0, best = -1, best_gap = INT64_MAX;
-  for (int32_t i = 0; i < num_placed; ++i) {
-    int32_t p = arena.placed[i];
-    if (arena.sizes[p] == 0 || !overlap(segment.buffers[p], segment.buffers[b])) continue;
-    int64_t gap = arena.offsets[p] - end;
-    if (gap >= size && gap < best_gap) {
-      best = end;
-      best_gap = gap;
-    }
-    int64_t after = arena.offsets[p] + arena.sizes[p];
-    end = after > end ? after : end;
-  }
-  return best >= 0 ? best : end;
-}
-
-// Solves the offsets; returns the bytes of the whole arena.
-int64_t plan(const tp_segment& segment, Arena& arena) {
-  sort_by_size(arena, segment.num_buffers);
-  int64_t total = 0;
-  for (int32_t i = 0; i < segment.num_buffers; ++i) {
-    int32_t b = arena.order[i], at = i;
-    arena.offsets[b] = best_offset(segment, arena, i, b);
-    for (; at > 0 && arena.offsets[arena.placed[at - 1]] > arena.offsets[b]; --at)
-      arena.placed[at] = arena.placed[at - 1];
-    arena.placed[at] = b;
-    int64_t end = arena.offsets[b] + arena.sizes[b];
-    total = end > total ? end : total;
-  }
-  return total;
-}
+constexpr int64_t kLine = kOffsetUnit;
 
 // Rounds the wanted sizes up; false when their sum does not fit in 63 bits, which also keeps plan() from overflowing.
 bool round_sizes(const tp_segment& segment, const Arena& arena) {
@@ -132,7 +71,7 @@ char* tp_enter_segment(tp_run* run, int32_t index) {
   int64_t* last = arena.sizes;
   arena.sizes = arena.wanted;
   arena.wanted = last;
-  int64_t total = fits ? plan(segment, arena) : INT64_MAX;
+  int64_t total = fits ? plan_offsets({segment.num_buffers, segment.buffers, arena.sizes, arena.order, arena.placed, arena.offsets}) : INT64_MAX;
   if (segment.space == kTpDevice) {
     char what[64];
     snprintf(what, sizeof what, "the arena of segment %d for these dims", index);

@@ -79,6 +79,10 @@ TEST(Contents, ThroughFloats) {
       {f + "%c = const f32[2] [1.5, 1]\n%m = mul(%h, %c)\n%d = ceil(%m)\n%y = cast(%d) {to: i32}",
        "[H + floordiv(H + 1, 2), W]"},
       {f + "%c = const f32[] [3]\n%m = div(%h, %c)\n%y = cast(%m) {to: i64}", "[floordiv(H, 3), floordiv(W, 3)]"},
+      // The number of elements of a Range over floats.
+      {f + "%c = const f32[] [0.5]\n%o = const f32[] [1]\n%z = const f32[] [0]\n%l = sub(%h, %o)\n%n = div(%l, %c)\n"
+           "%d = ceil(%n)\n%m = max(%d, %z)\n%y = cast(%m) {to: i64}", "[H*2 - 2, W*2 - 2]"},
+      {f + "%c = const f32[] [0.5]\n%m = add(%h, %c)\n%d = floor(%m)\n%y = cast(%d) {to: i64}", "[H, W]"},
       // 0.3 is no small dyadic number: what the float product rounds to cannot be said.
       {f + "%c = const f32[] [0.3]\n%m = mul(%h, %c)\n%d = floor(%m)\n%y = cast(%d) {to: i64}", "none"},
       // A rounded quotient that is scaled again is not exact.
