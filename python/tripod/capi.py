@@ -13,8 +13,16 @@ import json
 from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
-import ml_dtypes
 import numpy as np
+
+try:
+    import ml_dtypes
+except ImportError:  # a machine that only runs models: arrays of such a type are its bits, in a field of its name
+    class ml_dtypes:  # type: ignore[no-redef]
+        bfloat16 = np.dtype([("bfloat16", np.uint16)])
+        int4, uint4 = np.dtype([("int4", np.int8)]), np.dtype([("uint4", np.uint8)])
+        float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz = (
+            np.dtype([(f"float8_{t}", np.uint8)]) for t in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz"))
 
 API_VERSION = 2
 

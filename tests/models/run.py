@@ -5,6 +5,8 @@ For every float output: error = max |tripod - ort| / range of the output, at mos
 between ONNX Runtime's own optimised and unoptimised runs where that is larger. Integer outputs and shapes are exact,
 and the text, label or decision is the same. Also noted: compile time and memory, size of the .so.
 
+With --target cuda the bound is 1e-4, as sums over many threads have other orders.
+
 known_failures.txt lists `model  reason` for those not supported yet; a listed model that passes is an error.
 
 usage: tests/models/run.py [MODEL...] [--threads N] [--report FILE.md] [--json FILE] [--reuse]
@@ -38,6 +40,10 @@ from inputs import CASES, Case  # noqa: E402
 LIST = Path(__file__).resolve().with_name("known_failures.txt")
 WORK = ROOT / "build" / "models"
 BOUND = 1e-5
+# What a compile for a target is told besides, and its bound. The GPU code is for the machine that the tests run on.
+TARGETS: dict[str, tuple[list[str], float]] = {
+    "cpu": ([], BOUND),
+    "cuda": (["--target=cuda", "--arch=sm_90a", f"--cache={ROOT / 'build' / 'cuda-cache'}"], 1e-4)}
 # Exports of one network: on the same first step they give the same probability (silero_vad_half is another network).
 ONE_NET = ["silero_vad", "silero_vad_16k_op15", "silero_vad_16k_sequence", "silero_vad_op18_ifless",
            "silero_vad_openvino_16k"]
@@ -136,7 +142,8 @@ def run_tripod(so: Path, order: list[str], cases: list[Case], threads: int, time
         return status, message, pickle.loads(file.read_bytes()) if status == "pass" else []
 
 
-def judge(run: Run, got: list[np.ndarray], want: list[np.ndarray], plain: list[np.ndarray], model: str) -> None:
+def judge(run: Run, got: list[np.ndarray], want: list[np.ndarray], plain: list[np.ndarray], model: str,
+          least: float = BOUND) -> None:
     """Fills `run` from Tripod's outputs, ONNX Runtime's, and its unoptimised ones."""
     if len(got) != len(want):
         run.problem = f"{len(got)} outputs, wanted {len(want)}"
@@ -149,7 +156,7 @@ def judge(run: Run, got: list[np.ndarray], want: list[np.ndarray], plain: list[n
             if not np.array_equal(g, w):
                 run.problem = f"output {k}: {int((g != w).sum())} of {w.size} integers differ"
             continue
-        bound = max(BOUND, 2 * error_of(p, w)) if p.shape == w.shape else BOUND
+        bound = max(least, 2 * error_of(p, w)) if p.shape == w.shape else least
         error = error_of(g, w)
         if error / bound >= run.error / run.bound:
             run.error, run.bound = error, bound
@@ -162,10 +169,12 @@ def judge(run: Run, got: list[np.ndarray], want: list[np.ndarray], plain: list[n
 
 def check(name: str, args: argparse.Namespace) -> tuple[Result, list[Any]]:
     """Compiles and compares one model; gives its Result and Tripod's raw outputs."""
-    result, path, so = Result(name), models.CACHE / f"{name}.onnx", WORK / f"{name}.so"
+    result, path = Result(name), models.CACHE / f"{name}.onnx"
+    so = WORK / (f"{name}.so" if args.target == "cpu" else f"{name}.{args.target}.so")
+    target_args, bound = TARGETS[args.target]
     if not (args.reuse and so.exists()):
         so.unlink(missing_ok=True)
-        c = compile_model(args.compiler, path, so, args.compile_arg, args.timeout)
+        c = compile_model(args.compiler, path, so, target_args + args.compile_arg, args.timeout)
         result.status, result.message, result.compile_s, result.compile_mb = c.status, c.message, c.seconds, c.peak_mb
         if c.status != "pass":
             return result, []
@@ -179,12 +188,12 @@ def check(name: str, args: argparse.Namespace) -> tuple[Result, list[Any]]:
         return result, []
     fast, plain = references(path, cases, 2)
     for case, g, w, p in zip(cases, got, fast, plain):
-        run = Run(case.label)
+        run = Run(case.label, bound=bound)
         if isinstance(g, str):
             run.problem = g
         else:
             run.milliseconds = g[1]
-            judge(run, g[0], w, p, name)
+            judge(run, g[0], w, p, name, bound)
         result.runs.append(run)
     problems = [f"{r.label}: {r.problem}" for r in result.runs if r.problem]
     if problems:
@@ -228,6 +237,7 @@ def parse() -> argparse.Namespace:
     p.add_argument("--threads", type=int, default=2, help="threads of the compiled model (default 2)")
     p.add_argument("--sizes", type=int, help="only the first N sizes of each model")
     p.add_argument("--compiler", default=str(COMPILER))
+    p.add_argument("--target", choices=TARGETS, default="cpu")
     p.add_argument("--compile-arg", action="append", default=[], metavar="ARG", help="passed on to tripod compile")
     p.add_argument("--timeout", type=float, default=180.0, help="seconds for one compile, and for a model's runs")
     p.add_argument("--reuse", action="store_true", help="take build/models/NAME.so where it exists")

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 
 import data
+import packed
+from results import Result, compare
 
 sys.path[:0] = [str(data.ROOT / "python"), str(data.ROOT / "tests")]
 import tripod  # noqa: E402
@@ -42,50 +43,10 @@ class Settings:
     guard: bool = False  # buffers end (mode stripped) or begin (mode published) at pages that may not be touched
 
 
-@dataclass
-class Result:
-    case: str
-    mode: str
-    status: str
-    message: str = ""
-    compile_s: float = 0.0
-    run_s: float = 0.0
-
-
 def compile_model(settings: Settings, model: Path, so: Path) -> tuple[str, str]:
     """Compiles `model` to `so`. Gives (status, message); status is pass when it worked."""
     compiled = compile_model_with(settings.compiler, model, so, settings.compile_args, settings.compile_timeout)
     return compiled.status, compiled.message
-
-
-def compare(got: Any, want: Any, rtol: float, atol: float) -> str:
-    """"" when `got` agrees with `want` as onnx's own runner demands, else what differs."""
-    if isinstance(want, (list, tuple)):
-        if not isinstance(got, (list, tuple)) or len(got) != len(want):
-            return f"a sequence of {len(want)} wanted"
-        return next((m for g, w in zip(got, want) if (m := compare(g, w, rtol, atol))), "")
-    if want is None:
-        return "" if got is None else "an absent optional wanted"
-    if got is None:
-        return "an absent optional where there should be a value"
-    want = np.asarray(want)
-    if got.shape != want.shape:
-        return f"shape {list(got.shape)}, wanted {list(want.shape)}"
-    if want.dtype.kind in "OUS":
-        same = [str(g) == (w.decode() if isinstance(w, bytes) else str(w)) for g, w in zip(got.flat, want.flat)]
-        return "" if all(same) else f"{same.count(False)} of {len(same)} strings differ"
-    if got.dtype != want.dtype:
-        return f"dtype {got.dtype}, wanted {want.dtype}"
-    if want.dtype.kind == "V" or want.dtype.name in ("bfloat16", "int4", "uint4"):  # ml_dtypes
-        if want.dtype.name == "bfloat16":
-            rtol = max(rtol, 2**-6)  # two ulps, as in onnx's runner
-        got, want = got.astype(np.float32), want.astype(np.float32)
-    with np.errstate(all="ignore"):
-        close = np.isclose(got, want, rtol=rtol, atol=atol, equal_nan=True)
-    if close.all():
-        return ""
-    at = tuple(int(i) for i in np.argwhere(~close)[0])
-    return (f"{int((~close).sum())} of {close.size} differ, first at {list(at)}: {got[at]!s}, wanted {want[at]!s}")
 
 
 def _unwrap(value: Any) -> Any:
@@ -124,6 +85,28 @@ def run_data_sets(settings: Settings, case: data.Case, so: Path, stripped: bool)
                 if difference:
                     return f"output {k}: {difference}"
     return ""
+
+
+def pack_case(settings: Settings, case: data.Case, mode: str) -> Result:
+    """Compiles `case` and puts the file and its data into the folder `settings.keep`, in the layout of packed.py."""
+    assert settings.keep is not None
+    (settings.keep / mode).mkdir(parents=True, exist_ok=True)
+    so = settings.keep / mode / (case.name + ".so")
+    so.unlink(missing_ok=True)
+    start = time.monotonic()
+    status, message = compile_model(settings, case.model(mode == "stripped"), so)
+    if status == "pass":
+        packed.pack_values(settings.keep / "data" / (case.name + ".npz"), [load_set(case, f) for f in case.datasets()])
+    return Result(case.name, mode, status, message, time.monotonic() - start)
+
+
+def load_set(case: data.Case, folder: Path) -> tuple[list[Any], list[Any]]:
+    """The inputs and outputs of one data set of a case whose values are tensors."""
+    graph = onnx.load(case.model(False)).graph
+    initial = {t.name for t in graph.initializer}
+    inputs = [v.type for v in graph.input if v.name not in initial]
+    return ([data.load_value(folder / f"input_{k}.pb", t) for k, t in enumerate(inputs)],
+            [data.load_value(folder / f"output_{k}.pb", o.type) for k, o in enumerate(graph.output)])
 
 
 def run_case(settings: Settings, case: data.Case, mode: str) -> Result:

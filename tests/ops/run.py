@@ -9,6 +9,8 @@ listed refusal that has become a wrong answer or a crash. --update-list writes i
 examples: tests/ops/run.py -k conv              cases whose name contains "conv"
           tests/ops/run.py --op Resize -v       every case with a Resize, each result printed
           tests/ops/run.py --mode stripped -j 2
+          tests/ops/run.py --target cuda --mode stripped            on a machine with a GPU
+          tests/ops/run.py --target cuda --compile-only build/gpu   here; then there: python3 build/gpu/packed.py
 Exit code 0 when nothing unexpected happened.
 """
 from __future__ import annotations
@@ -21,75 +23,18 @@ import os
 import sys
 import time
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import data  # noqa: E402
-from execute import Result, Settings, guarded, run_case  # noqa: E402
+import packed  # noqa: E402
+from execute import Settings, guarded, pack_case, run_case  # noqa: E402
+from results import SEVERITY, Result, Suite, judge, read_list, reason_of, show, write_list  # noqa: E402
 
-LIST = Path(__file__).resolve().with_name("known_failures.txt")
-HEADER = """\
-# Conformance cases that do not pass yet, with the reason; the suite holds the list to what is true.
-# case  reason   or   case@mode  reason when the case fails in that mode only
-"""
-MODES = ("published", "stripped")
-SEVERITY = {"pass": 0, "left out": 0, "unsupported": 1, "wrong": 2, "error": 2, "timeout": 3, "crash": 3}
-
-
-@dataclass(frozen=True)
-class Suite:
-    """A way of running the cases: its modes, the list of what is known to fail, and what runs one case."""
-
-    name: str
-    modes: tuple[str, ...]
-    list: Path
-    run_case: Callable[[Settings, data.Case, str], Result]
-
-
-def read_list(suite: Suite) -> dict[tuple[str, str], str]:
-    """(case, mode) -> reason."""
-    known: dict[tuple[str, str], str] = {}
-    if not suite.list.exists():
-        return known
-    for line in suite.list.read_text().splitlines():
-        if line.strip() and not line.startswith("#"):
-            name, _, reason = line.partition("  ")
-            case, _, mode = name.partition("@")
-            for m in [mode] if mode else suite.modes:
-                known[case, m] = reason.strip()
-    return known
-
-
-def write_list(suite: Suite, known: dict[tuple[str, str], str]) -> None:
-    lines = []
-    for case in sorted({c for c, _ in known}):
-        reasons = [known.get((case, m)) for m in suite.modes]
-        if reasons[0] is not None and reasons[1] is not None:
-            lines.append(f"{case}  {reasons[0]}")
-        else:
-            lines += [f"{case}@{m}  {r}" for m, r in zip(suite.modes, reasons) if r is not None]
-    suite.list.write_text(HEADER + "".join(line + "\n" for line in lines))
-
-
-def reason_of(case: data.Case, result: Result) -> str:
-    """What known_failures.txt says about `result`: its status, then why."""
-    if result.status == "unsupported" and case.needs:
-        return f"unsupported: needs {' and '.join(case.needs)}"
-    return f"{result.status}: {' '.join(result.message.split())[:140]}"
-
-
-def judge(result: Result, listed: str | None) -> str:
-    """"" when `result` is what the list says, else what is unexpected about it."""
-    if SEVERITY[result.status] == 0:
-        return "" if listed is None else "passes: remove it from the list"
-    if listed is None:
-        return f"{result.status}: {result.message}"
-    before = SEVERITY.get(listed.partition(":")[0], 3)
-    if SEVERITY[result.status] > before:
-        return f"listed as '{listed}', now {result.status}: {result.message}"
-    return ""
+# What a compile for a target is told besides; the GPU code is for the machine that the tests run on.
+TARGETS = {"cpu": [], "cuda": ["--target=cuda", "--arch=sm_90a", f"--cache={data.ROOT / 'build' / 'cuda-cache'}"]}
 
 
 def select(cases: list[data.Case], args: argparse.Namespace) -> list[data.Case]:
@@ -123,6 +68,9 @@ def parse(suite: Suite, description: str) -> argparse.Namespace:
     p.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--threads", type=int, default=1, help="threads of a compiled model (default 1)")
     p.add_argument("--compiler", default=str(data.ROOT / "build" / "bin" / "tripod"))
+    p.add_argument("--target", choices=TARGETS, default="cpu", help="cuda: known_failures_cuda.txt says what differs there")
+    p.add_argument("--compile-only", type=Path, metavar="DIR", help="put the files and their data into DIR (packed.py)")
+    p.add_argument("--run-only", type=Path, metavar="DIR", help="run what lies in DIR")
     p.add_argument("--compile-arg", action="append", default=[], metavar="ARG", help="passed on to tripod compile")
     p.add_argument("--timeout", type=float, default=60.0, help="seconds for one compile; half of it for a run")
     p.add_argument("--no-guard", action="store_true", help="buffers of a run without unreadable pages around them")
@@ -133,11 +81,6 @@ def parse(suite: Suite, description: str) -> argparse.Namespace:
     p.add_argument("--summary", action="store_true", help="also count the reasons of what does not pass")
     p.add_argument("-v", "--verbose", action="store_true", help="print every result")
     return p.parse_args()
-
-
-def show(r: Result, problem: str) -> str:
-    """One result as a line of text."""
-    return f"{r.case} ({r.mode}): {problem or ': '.join(filter(None, (r.status, r.message)))}"
 
 
 def update_list(suite: Suite, known: dict[tuple[str, str], str], results: list[Result], cases: dict[str, data.Case]) -> None:
@@ -153,6 +96,13 @@ def run_suite(suite: Suite, description: str) -> int:
     """The program: parses the command line, runs, reports; gives the exit code."""
     global _settings, _run_case
     args = parse(suite, description)
+    if args.run_only:
+        return packed.run_packed(args.run_only, args.jobs, args.ignore_list, args.verbose, args.json)
+    if args.target != "cpu":  # the driver's own memory cannot be guarded
+        args.no_guard = True
+        suite = replace(suite, differs=suite.list.with_stem(f"{suite.list.stem}_{args.target}"))
+    if args.compile_only:
+        suite, args.keep = replace(suite, run_case=pack_case), args.compile_only
     everything = data.prepare()
     cases = select(everything, args)
     if not cases:
@@ -163,8 +113,8 @@ def run_suite(suite: Suite, description: str) -> int:
         return 2
     if not args.no_guard and not guarded.active():
         os.execve(sys.executable, [sys.executable, *sys.argv], guarded.environment())
-    _settings = Settings(args.compiler, args.compile_arg, args.threads, args.timeout, args.timeout / 2, args.keep,
-                         not args.no_guard)
+    _settings = Settings(args.compiler, TARGETS[args.target] + args.compile_arg, args.threads, args.timeout,
+                         args.timeout / 2, args.keep, not args.no_guard)
     _run_case = suite.run_case
     modes = suite.modes if args.mode == "both" else (args.mode,)
     by_name = {c.name: c for c in everything}
@@ -175,7 +125,8 @@ def run_suite(suite: Suite, description: str) -> int:
     with multiprocessing.get_context("fork").Pool(args.jobs) as pool:
         for r in pool.imap_unordered(_work, tasks, chunksize=4):
             results.append(r)
-            problem = "" if args.update_list else judge(r, known.get((r.case, r.mode)))
+            compiled = args.compile_only and r.status == "pass"  # nothing is known of its values yet
+            problem = "" if args.update_list or compiled else judge(r, known.get((r.case, r.mode)))
             if problem:
                 unexpected.append(r)
             if args.verbose or problem:
@@ -183,6 +134,9 @@ def run_suite(suite: Suite, description: str) -> int:
             if sys.stderr.isatty() and len(results) % 20 == 0:
                 print(f"\r{len(results)}/{len(tasks)}", end="\r", file=sys.stderr, flush=True)
 
+    if args.compile_only:
+        entries = [{**asdict(r), "rtol": by_name[r.case].rtol, "atol": by_name[r.case].atol} for r in results]
+        packed.finish_pack(args.compile_only, entries, args.target)
     if args.update_list:
         update_list(suite, known, results, by_name)
     stale = [] if args.update_list else sorted({c for c, _ in known} - set(by_name))
@@ -206,7 +160,7 @@ def run_suite(suite: Suite, description: str) -> int:
 
 
 def main() -> int:
-    return run_suite(Suite("ops", MODES, LIST, run_case), __doc__ or "")
+    return run_suite(Suite("ops", packed.MODES, Path(__file__).resolve().with_name("known_failures.txt"), run_case), __doc__ or "")
 
 
 if __name__ == "__main__":
