@@ -365,7 +365,8 @@ class Interpreter {
     int64_t threads = 1;
     for (int d = 0; d < from.buffer->layout.thread_dims; ++d) threads *= from.extent[static_cast<size_t>(d)];
     const int64_t each = threads ? from.points() / threads : 0;
-    if (to.points() != each || from.buffer->dtype != t) return violation("a reduction over threads between regions that do not fit");
+    const bool by_warp = to.buffer->layout.thread_dims > 0;  // every thread gets the result of its warp
+    if (to.points() != (by_warp ? from.points() : each) || from.buffer->dtype != t) return violation("a reduction over threads between regions that do not fit");
     if (threads % 32 != 0 || threads > 1024) return violation("a reduction over " + std::to_string(threads) + " threads");
     Instance* in = instance(from.buffer);
     if (!in) return;
@@ -389,7 +390,9 @@ class Interpreter {
           if (o >= 0) report(cells(from.buffer, *in).read(o, place_, false, lanes[static_cast<size_t>(l)]), from.buffer, index, "read");
         }
         warps.push_back(halves(lanes));
+        for (int64_t l = 0; by_warp && l < 32; ++l) write(to.buffer, to.nth((w + l) * each + e), warps.back());
       }
+      if (by_warp) continue;
       write(to.buffer, to.nth(e), warps.size() > 1 ? halves(warps) : warps[0]);
     }
   }

@@ -132,15 +132,17 @@ void print(const std::string& path) {
   std::cout << cuda::prelude();
   for (const Case& k : read_cases(path)) {
     sym::Context c;
-    const std::vector<Compiled> launches = compile_case(c, k.text);
-    std::vector<cuda::CudaKernel> kernels;
-    for (const Compiled& one : launches) kernels.insert(kernels.end(), one.kernels.begin(), one.kernels.end());
-    for (const cuda::CudaKernel& kernel : kernels) {
-      const cuda::Geometry& g = kernel.geometry;
-      std::cout << "// grid " << sym::text(g.grid[0]) << ", " << sym::text(g.grid[1]) << ", " << sym::text(g.grid[2]) << "; block "
-                << sym::text(g.block[0]) << ", " << sym::text(g.block[1]) << ", " << sym::text(g.block[2]) << "; shared "
-                << g.shared_bytes << (kernel.narrow ? "; when " + sym::text(kernel.narrow) : "") << "\n" << kernel.source << "\n";
-    }
+    for (const Compiled& one : compile_case(c, k.text))
+      for (const cuda::CudaKernel& kernel : one.kernels) {
+        const cuda::Geometry& g = kernel.geometry;
+        std::cout << "// params";
+        for (const loop::Buffer& b : one.f.params) std::cout << " " << b->name << ": " << name(b->dtype) << " " << sym::text(loop::storage_size(c, b)) << ";";
+        std::cout << "\n// dims";
+        for (sym::Expr d : one.f.dims) std::cout << " " << d->name;
+        std::cout << "\n// grid " << sym::text(g.grid[0]) << "; " << sym::text(g.grid[1]) << "; " << sym::text(g.grid[2]) << "; block "
+                  << sym::text(g.block[0]) << "; " << sym::text(g.block[1]) << "; " << sym::text(g.block[2]) << "; shared "
+                  << g.shared_bytes << (kernel.narrow ? "; when " + sym::text(kernel.narrow) : "") << "\n" << kernel.source << "\n";
+      }
   }
 }
 

@@ -44,6 +44,11 @@ void load_vector(T (&to)[n], const T* from) {
   if (reinterpret_cast<uintptr_t>(from) % chunk != 0) cuda_on_cpu::fail("a vector load of a wrong alignment");
   std::memcpy(to, from, sizeof to);
 }
+template <int chunk, int n, class T>
+void load_vector(T* to, const T* from) {
+  if (reinterpret_cast<uintptr_t>(from) % chunk != 0 || reinterpret_cast<uintptr_t>(to) % chunk != 0) cuda_on_cpu::fail("a vector load of a wrong alignment");
+  std::memcpy(to, from, n * sizeof(T));
+}
 template <int chunk, class T, int n>
 void store_vector(T* to, const T (&from)[n]) {
   if (reinterpret_cast<uintptr_t>(to) % chunk != 0) cuda_on_cpu::fail("a vector store of a wrong alignment");

@@ -114,19 +114,104 @@ func @s[N](A: f32[N, 700]) -> (S: f32[N], M: f32[N]) {
 }
 
 TEST(CudaRules, RowWithWhatFollows) {
+  for (const char* k : {"100", "8", "256", "3000", "40000"}) {
+    std::string source = R"(
+func @s[N](a: f32[N, #]) -> (c: f32[N, #], d: f32[N, #]) {
+  alloc sum: f32[N] {
+    alloc line: f32[N, #] {
+      block line(n: N, k: #) { line[n, k] = sqrt(a[n, k]) }
+      block s(n: N; reduce k: #) {
+        init { sum[n] = 0 }
+        sum[n] = sum[n] + a[n, k] * a[n, k]
+      }
+      block c(n: N, k: #) { c[n, k] = line[n, k] - sum[n] }
+      block d(n: N, k: #) { d[n, k] = line[n, k] + a[n, k] }
+    }
+  }
+})";
+    for (size_t at = 0; (at = source.find('#')) != std::string::npos;) source.replace(at, 1, k);
+    same(source, "rows", {{{"N", 1}}, {{"N", 9}}, {{"N", 0}}});
+  }
+}
+
+// Rows of open length: short ones, long ones, beyond the registers, no whole vectors, empty.
+TEST(CudaRules, RowsOfOpenLength) {
+  const std::vector<std::map<std::string, int64_t>> sizes = {{{"N", 3}, {"K", 40}}, {{"N", 9}, {"K", 1024}}, {{"N", 2}, {"K", 2056}},
+                                                             {{"N", 1}, {"K", 40000}}, {{"N", 2}, {"K", 333}}, {{"N", 1}, {"K", 9001}},
+                                                             {{"N", 2}, {"K", 0}}, {{"N", 0}, {"K", 8}}};
+  same(R"(
+func @norm[N, K](A: f16[N, K], G: f16[K]) -> (C: f16[N, K], M: f32[N]) {
+  alloc most: f32[N] {
+    alloc sum: f32[N] {
+      block most(n: N; reduce k: K) {
+        init { most[n] = -1 }
+        most[n] = max(most[n], f32(A[n, k]))
+      }
+      block sum(n: N; reduce k: K) {
+        init { sum[n] = 0 }
+        sum[n] = sum[n] + (most[n] - f32(A[n, k]))
+      }
+      block c(n: N, k: K) { C[n, k] = f16(sqrt(f32(A[n, k])) - most[n] + f32(G[k])) }
+      block m(n: N) { M[n] = sum[n] * 2 }
+    }
+  }
+})", "rows", sizes);
+}
+
+// Dims behind the rows that are several; what registers keep is handed over by position.
+TEST(CudaRules, RowsOfImages) {
+  same(R"(
+func @group[N](A: f32[N, 6, 5, 4], G: f32[6]) -> (C: f32[N, 6, 5, 4]) {
+  alloc sum: f32[N, 2] {
+    block sum(n: N, g: 2; reduce c: 3, y: 5, x: 4) {
+      init { sum[n, g] = 0 }
+      sum[n, g] = sum[n, g] + A[n, g*3 + c, y, x]
+    }
+    block c(n: N, g: 2, c: 3, y: 5, x: 4) { C[n, g*3 + c, y, x] = A[n, g*3 + c, y, x] * G[g*3 + c] - sum[n, g] }
+  }
+})", "rows", {{{"N", 1}}, {{"N", 7}}});
+}
+
+// Numbers of a row with dims of 1 behind them.
+TEST(CudaRules, RowsWithKeptDims) {
+  same(R"(
+func @mean[N](A: f32[N, 3, 4]) -> (C: f32[N, 1, 1]) {
+  alloc acc: f32[N, 1, 1] {
+    block sum(n: N; reduce y: 3, x: 4) {
+      init { acc[n, 0, 0] = 0 }
+      acc[n, 0, 0] = acc[n, 0, 0] + A[n, y, x]
+    }
+    block mean(n: N, i: 1, m: 1) { C[n, i, m] = acc[n, i, m] / 4 }
+  }
+})", "rows", {{{"N", 1}}, {{"N", 9}}});
+  same(R"(
+func @other[N](A: f32[N, 3, 4]) -> (C: f32[N, 1, 1], D: f32[N, 2]) {
+  alloc acc: f32[N, 1, 1] {
+    block sum(n: N; reduce y: 3, x: 4) {
+      init { acc[n, 0, 0] = 0 }
+      acc[n, 0, 0] = acc[n, 0, 0] + A[n, y, x]
+    }
+    block mean(n: N, i: 1, m: 1) { C[n, i, m] = acc[n, i, m] / 4 }
+    block two(n: N, i: 2) { D[n, i] = acc[n, 0, 0] * 2 }
+  }
+})", "rows_shared", {{{"N", 1}}, {{"N", 9}}});
+}
+
+// Read at another position: shared memory.
+TEST(CudaRules, RowReadElsewhere) {
   same(R"(
 func @s[N](A: f32[N, 100]) -> (C: f32[N, 100]) {
   alloc sum: f32[N] {
     alloc line: f32[N, 100] {
-      block line(n: N, k: 100) { line[n, k] = A[n, k] * A[n, k] }
+      block line(n: N, k: 100) { line[n, k] = floor(sqrt(A[n, k])) }
       block s(n: N; reduce k: 100) {
         init { sum[n] = 0 }
         sum[n] = sum[n] + line[n, k]
       }
-      block c(n: N, k: 100) { C[n, k] = line[n, k] - sum[n] }
+      block c(n: N, k: 100) { C[n, k] = line[n, 99 - k] - sum[n] }
     }
   }
-})", "rows", {{{"N", 1}}, {{"N", 3}}});
+})", "rows_shared", {{{"N", 1}}, {{"N", 3}}});
 }
 
 TEST(CudaRules, Product) {

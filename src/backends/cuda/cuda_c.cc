@@ -107,25 +107,59 @@ struct Bind : loop::Rewriter {
 
 // The condition under which 32 bits hold every index: no buffer, and no nest of loops, counts further. Empty: always.
 struct Narrow {
+  struct Limit {
+    sym::Expr inside, of;
+    int64_t most;
+  };
   sym::Context& c;
-  sym::Expr condition;
+  std::vector<Limit> limits;
   bool always = true;
+  sym::Expr inside;  // what the branches around say of dims; empty: nothing
   void require(sym::Expr count) {
     if (sym::bounds(count).hi <= kNarrowLimit) return;
     always = false;
-    const sym::Expr holds = sym::le(count, kNarrowLimit);
-    condition = condition ? sym::logical_and(condition, holds) : holds;
+    int64_t constant = 0;
+    const std::vector<sym::Term> ts = sym::terms(count, constant);
+    const bool scaled = ts.size() == 1 && constant == 0 && ts[0].coefficient > 0;
+    const sym::Expr of = scaled ? ts[0].factor : count;
+    const int64_t limit = kNarrowLimit / (scaled ? ts[0].coefficient : 1);
+    for (Limit& l : limits)
+      if (l.inside == inside && l.of == of) return void(l.most = std::min(l.most, limit));
+    limits.push_back({inside, of, limit});
   }
-  void loops(const loop::Stmt& s, sym::Expr count) {
+  sym::Expr condition() const {
+    sym::Expr all;
+    for (const Limit& l : limits) {
+      sym::Expr holds = sym::le(l.of, l.most);
+      if (l.inside) holds = sym::logical_or(sym::logical_not(l.inside), holds);
+      all = all ? sym::logical_and(all, holds) : holds;
+    }
+    return all;
+  }
+  // `counts`: extents of the loops around. A grid that depends on what a branch asks is known inside of the branch.
+  void loops(const loop::Stmt& s, std::vector<sym::Expr> counts) {
+    if (s->kind == StmtKind::branch && s->value->op == loop::Op::index && only_dims(s->value->value)) return arms(s, counts);
     if (s->kind == StmtKind::loop) {
       const int64_t most = sym::bounds(s->extent).hi;
-      if (only_dims(s->extent)) count = count * s->extent;
-      else if (most != sym::Range::kMax) count = count * most;
+      if (only_dims(s->extent)) counts.push_back(s->extent);
+      else if (most != sym::Range::kMax) counts.push_back(c.constant(most));
     }
     if (s->kind == StmtKind::alloc) require_if_dims(loop::storage_size(c, s->buffer));
     bool leaf = true;
-    for (const loop::Stmt& b : s->body) loops(b, count), leaf = false;
-    if (leaf) require_if_dims(count);
+    for (const loop::Stmt& b : s->body) loops(b, counts), leaf = false;
+    if (leaf) require_if_dims(sym::product(c, counts));
+  }
+  void arms(const loop::Stmt& s, const std::vector<sym::Expr>& counts) {
+    const sym::Expr asked = s->value->value, around = inside;
+    for (size_t i = 0; i < s->body.size(); ++i) {
+      const sym::Expr holds = i == 0 ? asked : sym::logical_not(asked);
+      std::vector<sym::Expr> known = counts;
+      for (sym::Expr& e : known)
+        if (e->op == sym::Op::select && e.arg(0) == asked) e = e.arg(i == 0 ? 1 : 2);
+      inside = around ? sym::logical_and(around, holds) : holds;
+      loops(s->body[i], known);
+    }
+    inside = around;
   }
   std::vector<sym::Expr> dims;
   bool only_dims(sym::Expr e) const {
@@ -236,10 +270,10 @@ std::vector<CudaKernel> print_kernel(const loop::Function& f, const std::string&
   const Axes axes = find_axes(f, c);
   loop::Function bound = f;
   bound.body = Bind(axes).apply(f.body);
-  Narrow narrow{c, {}, true, f.dims};
+  Narrow narrow{c, {}, true, {}, f.dims};
   for (const loop::Buffer& b : f.params) narrow.require(loop::storage_size(c, b));
   for (sym::Expr d : f.dims) narrow.require(d), narrow.require(-d);
-  narrow.loops(f.body, c.constant(1));
+  narrow.loops(f.body, {});
   const auto print = [&](const std::string& name, bool is_narrow) {
     KernelPrinter p(bound, axes, c, is_narrow);
     CudaKernel k;
@@ -250,7 +284,7 @@ std::vector<CudaKernel> print_kernel(const loop::Function& f, const std::string&
   };
   std::vector<CudaKernel> kernels{print(symbol, true)};
   if (narrow.always) return kernels;
-  kernels[0].narrow = narrow.condition;
+  kernels[0].narrow = narrow.condition();
   kernels.push_back(print(symbol + "_wide", false));
   return kernels;
 }

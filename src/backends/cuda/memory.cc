@@ -134,7 +134,8 @@ void KernelPrinter::declare(const loop::Buffer& b) {
   if (dims.empty()) dims = "[1]";
   if (p.extents.empty() && !is_nibble(b->dtype)) p.extents = {c_.constant(1)};
   if (!is_shared) {
-    line(memory_type(b->dtype) + " " + p.name + dims + ";");
+    const bool vectors = b->scope == loop::Scope::reg && byte_size(b->dtype, elements) >= 16;  // may be moved as such
+    line((vectors ? "__align__(16) " : "") + memory_type(b->dtype) + " " + p.name + dims + ";");
     buffers_[b.get()] = p;
     return;
   }

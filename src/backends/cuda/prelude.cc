@@ -180,6 +180,11 @@ template <int chunk, class T, int n> __device__ __forceinline__ void load_vector
 #pragma unroll
   for (int i = 0; i < (int)(n * sizeof(T)) / chunk; ++i) reinterpret_cast<Chunk*>(to)[i] = reinterpret_cast<const Chunk*>(from)[i];
 }
+template <int chunk, int n, class T> __device__ __forceinline__ void load_vector(T* to, const T* from) {  // into a part of an array
+  using Chunk = typename tp_chunk<chunk>::type;
+#pragma unroll
+  for (int i = 0; i < (int)(n * sizeof(T)) / chunk; ++i) reinterpret_cast<Chunk*>(to)[i] = reinterpret_cast<const Chunk*>(from)[i];
+}
 template <int chunk, class T, int n> __device__ __forceinline__ void store_vector(T* to, const T (&from)[n]) {
   using Chunk = typename tp_chunk<chunk>::type;
 #pragma unroll

@@ -103,6 +103,7 @@ class KernelPrinter {
   };
   std::optional<Access> whole(const loop::Buffer& b, const std::vector<sym::Expr>& indices, sym::Expr lane, int64_t lanes);
   void load_whole(const loop::ExprNode& e, const Access& a, int64_t lanes);
+  bool move_to_registers(const loop::StmtNode& s, int64_t lanes);
 
   // memory.cc
   struct Place {
@@ -166,6 +167,7 @@ class KernelPrinter {
   std::vector<loop::Expr> kept_;               // numbers_ has their addresses as keys
   std::unordered_map<int, std::string> lanes_;     // loads of the vector loop around that were moved as a whole: name
   std::unordered_map<const loop::StmtNode*, std::string> stored_lanes_;  // and its stores
+  std::set<const loop::StmtNode*> moved_;      // stores of the vector loop at work that are done already
   sym::Expr lane_;
   std::vector<std::pair<sym::Expr, int64_t>> multiples_;  // what the branches around say: first is a multiple of second
   int64_t shared_static_ = 0, shared_bytes_ = 0;  // shared memory so far: of static arrays, of the dynamic part

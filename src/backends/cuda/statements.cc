@@ -53,6 +53,7 @@ void KernelPrinter::print_loop(const loop::StmtNode& s) {
 }
 
 void KernelPrinter::print_store(const loop::StmtNode& s) {
+  if (moved_.count(&s)) return;
   if (const auto it = stored_lanes_.find(&s); it != stored_lanes_.end()) {
     const std::string v = value(s.value).s;
     return line(it->second + "[" + variable(lane_) + "] = " + v + ";");

@@ -35,8 +35,9 @@ void KernelPrinter::print_tile(const loop::StmtNode& s) {
 void KernelPrinter::print_block_reduction(const loop::StmtNode& s) {
   const loop::Region &to = s.regions[0], &from = s.regions[1];
   const sym::Expr threads = axes_.block[0] * axes_.block[1] * axes_.block[2];
-  TRIPOD_CHECK(from.buffer->layout.thread_dims > 0 && to.buffer->scope == loop::Scope::shared,
-               "kernel " + f_.name + ": a reduction goes from registers with thread dims to shared memory");
+  const bool by_warp = to.buffer->layout.thread_dims > 0;
+  TRIPOD_CHECK(from.buffer->layout.thread_dims > 0 && (by_warp || to.buffer->scope == loop::Scope::shared),
+               "kernel " + f_.name + ": a reduction goes from registers with thread dims to shared memory or such registers");
   TRIPOD_CHECK(threads.is_const() && threads.value() % 32 == 0 && threads.value() <= 1024,
                "kernel " + f_.name + ": a reduction over threads needs 32 to 1024 of them, in warps of 32");
   const size_t warps = static_cast<size_t>(threads.value() / 32), thread_dims = static_cast<size_t>(from.buffer->layout.thread_dims);
@@ -54,6 +55,20 @@ void KernelPrinter::print_block_reduction(const loop::StmtNode& s) {
   const std::string tid = index(thread).s;
   const char* function = s.tile == loop::TileOp::reduce_sum ? "block_sum<" : "block_max<";
   for (int64_t e = 0; e < each; ++e) {
+    if (by_warp) {
+      const auto registers_of = [&](const loop::Region& r) {
+        std::vector<sym::Expr> index(static_cast<size_t>(r.buffer->layout.thread_dims), c_.constant(0));
+        for (size_t d = index.size(); d < r.extent.size(); ++d) {
+          int64_t below = 1;  // elements of a step along d
+          for (size_t b = d + 1; b < r.extent.size(); ++b) below *= r.extent[b].value();
+          index.push_back(r.offset[d] + e / below % r.extent[d].value());
+        }
+        return index;
+      };
+      line(element(to.buffer, registers_of(to)) + " = " + (s.tile == loop::TileOp::reduce_sum ? "warp_sum(" : "warp_max(") +
+           element(from.buffer, registers_of(from)) + ");");
+      continue;
+    }
     std::string scratch = "(" + type + "*)nullptr";
     if (warps > 1) {
       scratch = unique(base + "_warps", 0);

@@ -62,6 +62,24 @@ void KernelPrinter::load_whole(const loop::ExprNode& e, const Access& a, int64_t
   lanes_[number(kept_.back())] = name;
 }
 
+// registers[base + lane] = memory[...]: straight into the register array, whose elements stay as they came (two 16-bit
+// ones a register).
+bool KernelPrinter::move_to_registers(const loop::StmtNode& s, int64_t lanes) {
+  if (s.guard || s.buffer->scope != loop::Scope::reg || s.indices.empty()) return false;
+  const loop::ExprNode& v = *s.value;
+  if (v.op != loop::Op::load || v.guard || v.dtype != s.buffer->dtype) return false;
+  const auto from = whole(v.buffer, v.indices, lane_, lanes);
+  const auto to = sym::linear_in(loop::offset(c_, s.buffer, s.indices), lane_);
+  if (!from || !to || !to->coefficient.is_const(1)) return false;
+  std::vector<sym::Expr> first;
+  for (sym::Expr i : s.indices) first.push_back(sym::substitute(i, {{lane_, c_.constant(0)}}));
+  const int64_t n = from->chunk / (info(v.dtype).bits / 8);
+  if (!known_multiple(first.back(), n) || s.buffer->shape.back()->divisor % n != 0) return false;
+  line("load_vector<" + std::to_string(from->chunk) + ", " + std::to_string(lanes) + ">(&" + element(s.buffer, first) + ", &" +
+       element(v.buffer, from->first) + ");");
+  return true;
+}
+
 void KernelPrinter::print_vector(const loop::StmtNode& s) {
   TRIPOD_CHECK(s.extent.is_const() && !lane_, "a vector loop needs a constant extent and no other around it");
   const int64_t lanes = s.extent.value();
@@ -77,6 +95,12 @@ void KernelPrinter::print_vector(const loop::StmtNode& s) {
       });
     }
   lane_ = s.var;
+  if (is_straight) {
+    for (const loop::Stmt& t : stores)
+      if (!loaded.count(t->buffer.get()) && move_to_registers(*t, lanes)) moved_.insert(t.get());
+    if (moved_.size() == stores.size()) return lane_ = {}, moved_.clear();
+    std::erase_if(stores, [&](const loop::Stmt& t) { return moved_.count(t.get()) > 0; });
+  }
   // Loads that every lane does, of memory that this loop does not write.
   if (is_straight)
     for (const loop::Stmt& t : stores)
@@ -116,6 +140,7 @@ void KernelPrinter::print_vector(const loop::StmtNode& s) {
     line("store_vector<" + std::to_string(w.access.chunk) + ">(&" + element(w.s->buffer, w.access.first) + ", " + w.name + ");");
   lane_ = {};
   lanes_.clear();
+  moved_.clear();
   stored_lanes_.clear();
 }
 

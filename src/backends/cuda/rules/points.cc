@@ -79,7 +79,9 @@ class Points : rules::BlockWalk {
           if (!ask) return vector_at(flat, wide);
           return where(sym::lt(flat, vectors), [&]() -> Stmt {
             if (!one_row || sym::proved(sym::eq(sym::mod(extents_[0], wide), c_.constant(0)))) return vector_at(flat, wide);
-            const Stmt rest = serial(c_, "i", extents_[0] - flat * wide, [&](Index i) { return result({flat * wide + i}); });
+            const Stmt rest = serial(c_, "i", c_.constant(wide), [&](Index i) {
+              return where(sym::lt(flat * wide + i, extents_[0]), [&] { return result({flat * wide + i}); });
+            });
             return loop::branch(loop::from_index(DType::b1, sym::le(flat * wide + wide, extents_[0])), vector_at(flat, wide), rest);
           });
         });
@@ -155,6 +157,7 @@ class Points : rules::BlockWalk {
   int64_t each(int64_t wide, Index vectors) const {
     int64_t work = 0;
     loop::visit(body_, [](const Stmt&) {}, [&](const Expr& e) {
+      if (!is_float(e->dtype) && e->op != Op::load) return;  // what all lanes have in common, mostly
       work += loop::is_math(e->op) ? 16 : e->op == Op::div || e->op == Op::sqrt ? 8 : e->op == Op::load ? 2 : 1;
     });
     if (vectors.constant().value_or(kManyVectors) < kManyVectors) return 1;

@@ -8,6 +8,7 @@ const std::vector<RuleRow>& rule_table() {
   static const std::vector<RuleRow> kTable = {
       {"contraction", contraction},
       {"rows", rows},
+      {"rows_shared", rows_shared},
       {"points", points},
   };
   return kTable;

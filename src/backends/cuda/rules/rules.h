@@ -28,6 +28,7 @@ const std::vector<RuleRow>& rule_table();
 
 RuleResult contraction(const loop::Function& f, sym::Context& c);
 RuleResult rows(const loop::Function& f, sym::Context& c);
+RuleResult rows_shared(const loop::Function& f, sym::Context& c);
 RuleResult points(const loop::Function& f, sym::Context& c);
 
 // The first rule that applies; the function carries its name, `log` (may be null) each rule's reason for not applying.
