@@ -24,6 +24,14 @@ class DeviceModel:
     def __init__(self, path: str, stream: Any):
         self.model = Model(path, device="cuda", stream=stream.cuda_stream)
 
+    def outputs(self, first: Sequence[Any]) -> list[Any]:
+        """Tensors for all outputs of a model of static shapes; `first` are used for the first ones."""
+        import torch
+
+        types = {"f32": torch.float32, "f16": torch.float16, "i64": torch.int64, "i32": torch.int32}
+        rest = self.model.describe()["outputs"][len(first):]
+        return [*first, *(torch.empty(o["shape"], dtype=types[o["dtype"]], device="cuda") for o in rest)]
+
     def call(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         """A function that enqueues one run from `inputs` into `outputs`."""
         keep: list[Any] = []
