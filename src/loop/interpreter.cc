@@ -314,7 +314,7 @@ class Interpreter {
 
   void exec_tile(const Stmt& s) {
     switch (s->tile) {
-      case TileOp::copy: return exec_copy(box(s->regions[0], 0), box(s->regions[1], 0));
+      case TileOp::copy: return holds(s->guard) ? exec_copy(box(s->regions[0], 0), box(s->regions[1], 0)) : exec_zeros(box(s->regions[0], 0));
       case TileOp::mma: return exec_mma(box(s->regions[0], 2), box(s->regions[1], 2), box(s->regions[2], 2));
       case TileOp::reduce_sum:
       case TileOp::reduce_max:
@@ -328,6 +328,10 @@ class Interpreter {
     if (to.points() != from.points()) return violation("a tile copy between regions of different size");
     for (int64_t i = 0; i < to.points(); ++i)
       write(to.buffer, to.nth(i), convert(from.buffer->dtype, to.buffer->dtype, read(from.buffer, from.nth(i))));
+  }
+
+  void exec_zeros(const Box& to) {
+    for (int64_t i = 0; i < to.points(); ++i) write(to.buffer, to.nth(i), 0);
   }
 
   void exec_mma(const Box& c, const Box& a, const Box& b) {

@@ -323,8 +323,14 @@ class Parser {
       }
       regions.push_back(std::move(r));
     } while (in_.take(","));
+    const Index guard = in_.take_word("if") ? index() : Index();
     const int64_t token = in_.take_word("token") ? in_.integer() : -1;
-    return tile(op, std::move(regions), static_cast<int32_t>(token));
+    const Stmt t = tile(op, std::move(regions), static_cast<int32_t>(token));
+    if (!guard) return t;
+    if (op != TileOp::copy) in_.fail("only a copy takes a guard");
+    Ref<StmtNode> n(new StmtNode(*t));
+    n->guard = guard;
+    return Stmt(n.get());
   }
 
   Stmt sync_statement() {

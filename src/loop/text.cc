@@ -263,6 +263,7 @@ class Printer {
         t += (d ? ", " : "") + sym::text(r.offset[d]) + " : " + sym::text(r.extent[d]);
       t += "]";
     }
+    if (s.guard) t += " if " + sym::text(s.guard);
     if (s.token >= 0) t += " token " + std::to_string(s.token);
     line(t);
   }

@@ -175,6 +175,8 @@ class Verifier {
       access(s->regions[i].buffer, s->regions[i].offset, i == 0);
       for (Index e : s->regions[i].extent) index(e, "a tile");
     }
+    index(s->guard, "the guard of a tile");
+    if (s->guard && s->tile != TileOp::copy) error("a tile that is no copy has a guard");
   }
 
   // Registers have no addresses: once loops are unrolled and vectorised, an index into them is a number. (Which thread

@@ -8,6 +8,9 @@
 // A function in compute form is scheduled by the rules of the back end first, and gives one kernel or more, which run one
 // after the other.
 //
+// `tile ROWS COLUMNS DEPTH STAGES WARP_ROWS WARP_COLUMNS SLICES SPLITS` in front of the values is the tile that the rule
+// for tensor cores takes.
+//
 // In FILE each function follows a line `// case dims N=5,C=3; N=1,C=1 values KIND` (dims: one run each; may be empty).
 // Values: special (the type's extremes among them), small (0 to 15), unit (floats from -1 to 1), index K (0 to K-1).
 #include <cmath>
@@ -19,7 +22,7 @@
 #include "backends/cuda/cuda_c.h"
 #include "backends/cuda/kernel.h"
 #include "backends/cuda/nvcc.h"
-#include "backends/cuda/rules/rules.h"
+#include "backends/cuda/rules/tensor_cores.h"
 #include "loop/expand_math.h"
 #include "loop/flatten.h"
 #include "loop/interpreter.h"
@@ -31,6 +34,7 @@ namespace {
 
 struct Case {
   std::string text, values;
+  std::vector<int64_t> tile;  // of the rule for tensor cores, as in TileShape, and the splits; empty: chosen
   std::vector<std::map<std::string, int64_t>> dims;
 };
 
@@ -52,7 +56,9 @@ std::vector<Case> read_cases(const std::string& path) {
     c.text = text.substr(end + 1, next == std::string::npos ? next : next - end - 1);
     const size_t v = head.find("values ");
     c.values = trimmed(head.substr(v + 7));
-    std::stringstream runs(head.substr(0, v));
+    const size_t tile = std::min(head.find("tile "), v);
+    std::stringstream runs(head.substr(0, tile)), sizes(tile < v ? head.substr(tile + 5, v - tile - 5) : "");
+    for (int64_t n; sizes >> n;) c.tile.push_back(n);
     for (std::string run; std::getline(runs, run, ';');) {
       std::map<std::string, int64_t> dims;
       std::stringstream parts(run);
@@ -109,22 +115,37 @@ class Values {
 
 // One launch: a function, and the kernels that are printed from it (for 32-bit indices, and perhaps for 64-bit ones).
 struct Compiled {
-  loop::Function f;
+  loop::Function f;  // what has happened after the launch: those before it, and it
   std::vector<cuda::CudaKernel> kernels;
 };
 
-std::vector<Compiled> compile_case(sym::Context& c, const std::string& text) {
-  loop::Function f = loop::parse(c, text);
+loop::Function scheduled(const loop::Function& f, sym::Context& c, const std::vector<int64_t>& t) {
+  if (t.empty()) return cuda::schedule(f, c, nullptr);
+  cuda::TensorCoreOptions o;
+  o.tile = cuda::TileShape{t.at(0), t.at(1), t.at(2), static_cast<int>(t.at(3)), t.at(4), t.at(5), t.at(6)};
+  o.splits = t.at(7);
+  const cuda::RuleResult r = cuda::tensor_cores_with(f, c, o);
+  if (!r.outcome.applied) throw std::runtime_error(f.name + ": " + r.outcome.reason);
+  return r.function;
+}
+
+std::vector<Compiled> compile_case(sym::Context& c, const Case& k) {
+  loop::Function f = loop::parse(c, k.text);
   bool blocks = false;
   loop::visit(f.body, [&](const loop::Stmt& s) { blocks = blocks || s->kind == loop::StmtKind::block; });
-  if (blocks) f = loop::flatten(cuda::schedule(f, c, nullptr));
+  if (blocks) f = loop::flatten(scheduled(f, c, k.tile));
   f = loop::expand_math(f);
   for (const std::string& e : loop::verify(f)) throw std::runtime_error(f.name + ": " + e);
   std::vector<loop::Buffer> workspace;
   const std::vector<loop::Function> parts = blocks ? cuda::split_kernels(f, workspace) : std::vector<loop::Function>{f};
   std::vector<Compiled> r;
-  for (const loop::Function& part : parts)
-    r.push_back({part, cuda::print_kernel(part, part.name + (r.empty() ? "" : "_" + std::to_string(r.size())), c)});
+  std::vector<loop::Stmt> so_far;
+  for (loop::Function part : parts) {
+    const auto printed = cuda::print_kernel(part, part.name + (r.empty() ? "" : "_" + std::to_string(r.size())), c);
+    so_far.push_back(part.body);
+    part.body = loop::seq(so_far);
+    r.push_back({part, printed});
+  }
   return r;
 }
 
@@ -132,7 +153,7 @@ void print(const std::string& path) {
   std::cout << cuda::prelude();
   for (const Case& k : read_cases(path)) {
     sym::Context c;
-    for (const Compiled& one : compile_case(c, k.text))
+    for (const Compiled& one : compile_case(c, k))
       for (const cuda::CudaKernel& kernel : one.kernels) {
         const cuda::Geometry& g = kernel.geometry;
         std::cout << "// params";
@@ -172,10 +193,11 @@ Memories made_up(const loop::Function& f, const sym::Values& d, const std::strin
   return all;
 }
 
-// One launch: what it starts from, what the interpreter makes of it, and every kernel printed from it. The memory is
-// changed as by the interpreter.
-void write_launch(const Compiled& k, const sym::Values& d, Memories& memory, size_t first_kernel, Writer& w) {
-  const Memories before = memory;
+// One launch that finds `memory`: that, what the interpreter makes of `initial` up to it (in `memory` afterwards), and
+// every kernel printed from it.
+void write_launch(const Compiled& k, const sym::Values& d, const Memories& initial, Memories& memory, size_t first_kernel, Writer& w) {
+  const Memories before = std::move(memory);
+  memory = initial;
   const loop::InterpretResult r = loop::interpret(k.f, d, memory);
   for (const std::string& v : r.violations) throw std::runtime_error(k.f.name + ": " + v);
   for (size_t i = 0; i < k.kernels.size(); ++i) {
@@ -199,9 +221,10 @@ void write_launch(const Compiled& k, const sym::Values& d, Memories& memory, siz
 void write_run(const std::vector<Compiled>& launches, const std::map<std::string, int64_t>& dims, const std::string& kind, size_t first_kernel, Writer& w) {
   sym::Values d;
   for (sym::Expr s : launches[0].f.dims) d[s] = dims.at(s->name);
-  Memories memory = made_up(launches[0].f, d, kind);
+  const Memories initial = made_up(launches[0].f, d, kind);
+  Memories memory = initial;
   for (const Compiled& k : launches) {
-    write_launch(k, d, memory, first_kernel, w);
+    write_launch(k, d, initial, memory, first_kernel, w);
     first_kernel += k.kernels.size();
   }
 }
@@ -219,7 +242,7 @@ int cpu(const std::string& path, const std::string& out, size_t batches) {
     for (size_t i = b; i < cases.size(); i += batches) {
       try {
         sym::Context c;
-        const std::vector<Compiled> launches = compile_case(c, cases[i].text);
+        const std::vector<Compiled> launches = compile_case(c, cases[i]);
         for (const auto& dims : cases[i].dims) write_run(launches, dims, cases[i].values, kernels, data);
         for (const Compiled& k : launches) {
           for (const cuda::CudaKernel& kernel : k.kernels) {
@@ -243,7 +266,7 @@ int nvcc(const std::string& path, const std::string& cache, const std::string& c
   std::vector<std::string> sources;
   for (const Case& k : read_cases(path)) {
     sym::Context c;
-    for (const Compiled& one : compile_case(c, k.text))
+    for (const Compiled& one : compile_case(c, k))
       for (const cuda::CudaKernel& kernel : one.kernels) sources.push_back(kernel.source);
   }
   cuda::NvccOptions o;

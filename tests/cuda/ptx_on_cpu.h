@@ -83,6 +83,19 @@ void load_matrix_transposed(T (&to)[n], const T* row) {
     for (unsigned i = 0; i < 2; ++i) to[j * 2 + i] = cuda_on_cpu::exchanged(row, j * 8 + lane % 4 * 2 + i)[lane / 4];
 }
 
+template <class T>
+void load_matrices(T (&to)[4], T (&second)[4], const T* row) {
+  T all[8];
+  load_matrix(all, row);
+  std::memcpy(to, all, sizeof to), std::memcpy(second, all + 4, sizeof second);
+}
+template <class T>
+void load_matrices_transposed(T (&to)[4], T (&second)[4], const T* row) {
+  T all[8];
+  load_matrix_transposed(all, row);
+  std::memcpy(to, all, sizeof to), std::memcpy(second, all + 4, sizeof second);
+}
+
 // c[row][column] += sum over k of a[row][k] * b[k][column], k in order, as the loop interpreter does it.
 template <int k_extent, class Get, int na, int nb, class T>
 void mma_by_definition(float (&c)[4], const T (&a)[na], const T (&b)[nb], Get get) {

@@ -1,6 +1,7 @@
 // Every schedule rule of the CUDA back end against the function it schedules, by the interpreter: same bits, every
 // access inside its buffer, no races between threads.
 #include "backends/cuda/rules/rules.h"
+#include "backends/cuda/rules/tensor_cores.h"
 
 #include "loop/flatten.h"
 #include "loop_testing.h"
@@ -229,10 +230,10 @@ func @mm[M](A: f32[M, 40], B: f32[40, 70], D: f32[70]) -> (C: f32[M, 70]) {
 
 TEST(CudaRules, BatchOfProductsWithTransposedOperand) {
   same(R"(
-func @mm[B, K](X: f16[B, 9, K], Y: f16[B, 33, K]) -> (C: f32[B, 9, 33]) {
+func @mm[B, K](X: f16[B, 9, K], Y: f32[B, 33, K]) -> (C: f32[B, 9, 33]) {
   block mm(b: B, m: 9, n: 33; reduce k: K) {
     init { C[b, m, n] = 0 }
-    C[b, m, n] = fma(f32(X[b, m, k]), f32(Y[b, n, k]), C[b, m, n])
+    C[b, m, n] = fma(f32(X[b, m, k]), Y[b, n, k], C[b, m, n])
   }
 })", "contraction", {{{"B", 1}, {"K", 1}}, {{"B", 3}, {"K", 50}}, {{"B", 2}, {"K", 0}}});
 }
@@ -245,6 +246,78 @@ func @conv[H](X: f32[2, H, 8, 3], W: f32[3, 3, 3, 17]) -> (Y: f32[2, H, 8, 17]) 
     Y[n, y, x, o] = fma((X[n, y + r - 1, x + s - 1, i] if 0 <= y + r - 1 && y + r - 1 < H && 0 <= x + s - 1 && x + s - 1 < 8 else 0), W[r, s, i, o], Y[n, y, x, o])
   }
 })", "contraction", {{{"H", 1}}, {{"H", 6}}});
+}
+
+// --- tensor cores ---
+
+// Tiles small enough for the interpreter. Small integers: sums are exact in any order.
+const std::vector<cuda::Choice> kWhole = {{{32, 32, 32, 3, 16, 16, 1}, 1}, {{16, 32, 64, 2, 16, 16, 2}, 1}};
+const std::vector<cuda::Choice> kSplit = {{{16, 16, 32, 4, 16, 16, 1}, 2}, {{32, 16, 32, 2, 16, 16, 2}, 3}};
+
+void same_on_tensor_cores(const std::string& source, const std::vector<cuda::Choice>& choices, const std::vector<std::map<std::string, int64_t>>& sizes) {
+  sym::Context c;
+  const Function f = parsed(c, source);
+  std::vector<std::vector<std::vector<std::byte>>> wanted;
+  for (const auto& dims : sizes) wanted.push_back(outcome(f, dims));
+  for (const cuda::Choice& choice : choices) {
+    const cuda::RuleResult r = cuda::tensor_cores_with(f, c, {false, choice.tile, choice.splits});
+    ASSERT_TRUE(r.outcome.applied) << r.outcome.reason;
+    const Function flat = flatten(r.function);
+    for (const std::string& e : verify(flat)) ADD_FAILURE() << e << "\n" << text(flat);
+    for (size_t i = 0; i < sizes.size(); ++i) EXPECT_EQ(wanted[i], outcome(flat, sizes[i])) << cuda::text(choice.tile, choice.splits) << "\n" << text(flat);
+  }
+}
+
+TEST(CudaRules, TensorCoresRowMajor) {
+  const std::string source = R"(
+func @mm[M](A: f16[M, 72], B: f16[72, 40], D: f16[40], R: f16[M, 40]) -> (C: f16[M, 40]) {
+  alloc acc: f32[M, 40] {
+    block mm(m: M, n: 40; reduce k: 72) {
+      init { acc[m, n] = 0 }
+      acc[m, n] = fma(f32(A[m, k]), f32(B[k, n]), acc[m, n])
+    }
+    block out(m: M, n: 40) { C[m, n] = f16(max(acc[m, n] + f32(D[n]) - f32(R[m, n]), 0)) }
+  }
+})";
+  same_on_tensor_cores(source, kWhole, {{{"M", 19}}, {{"M", 0}}});
+  same_on_tensor_cores(source, kSplit, {{{"M", 1}}, {{"M", 0}}});
+}
+
+TEST(CudaRules, TensorCoresTransposedOperandsInBatches) {
+  same_on_tensor_cores(R"(
+func @mm[B](X: bf16[B, 40, 24], Y: bf16[B, 17, 40]) -> (C: f32[B, 24, 17]) {
+  block mm(b: B, m: 24, n: 17; reduce k: 40) {
+    init { C[b, m, n] = 0 }
+    C[b, m, n] = fma(f32(X[b, k, m]), f32(Y[b, n, k]), C[b, m, n])
+  }
+})", {kWhole[0], kSplit[1]}, {{{"B", 2}}});
+}
+
+// Nothing is aligned: elements go through registers.
+TEST(CudaRules, TensorCoresSymbolicDepth) {
+  same_on_tensor_cores(R"(
+func @mm[K, N](X: f16[5, K], Y: f16[K, N]) -> (C: f16[5, N]) {
+  alloc acc: f32[5, N] {
+    block mm(m: 5, n: N; reduce k: K) {
+      init { acc[m, n] = 0 }
+      acc[m, n] = fma(f32(f16(f32(X[m, k]) + 1)), f32(Y[k, n]), acc[m, n])
+    }
+    block out(m: 5, n: N) { C[m, n] = f16(acc[m, n] * 0.125) }
+  }
+})", {kWhole[1], kSplit[0]}, {{{"K", 1}, {"N", 1}}, {{"K", 75}, {"N", 19}}, {{"K", 0}, {"N", 3}}, {{"K", 33}, {"N", 0}}});
+}
+
+TEST(CudaRules, TensorCoresConvolution) {
+  same_on_tensor_cores(R"(
+func @conv[H](X: f16[2, 16, H, 5] layout (n, c, y, x) -> (n, y, x, c) in [2, H, 5, 16], W: f16[40, 16, 3, 3] layout (o, c, r, s) -> (o, r, s, c) in [40, 3, 3, 16]) -> (Y: f16[2, 40, H, 5] layout (n, c, y, x) -> (n, y, x, c) in [2, H, 5, 40]) {
+  alloc acc: f32[2, 40, H, 5] {
+    block conv(n: 2, o: 40, y: H, x: 5; reduce c: 16, r: 3, s: 3) {
+      init { acc[n, o, y, x] = 0 }
+      acc[n, o, y, x] = fma(f32((X[n, c, y + r - 1, x + s - 1] if 0 <= y + r - 1 && y + r - 1 < H && 0 <= x + s - 1 && x + s - 1 < 5 else 0:f16)), f32(W[o, c, r, s]), acc[n, o, y, x])
+    }
+    block out(n: 2, o: 40, y: H, x: 5) { Y[n, o, y, x] = f16(max(acc[n, o, y, x] - 1000, 0)) }
+  }
+})", {kWhole[0], kWhole[1]}, {{{"H", 3}}});
 }
 
 }  // namespace

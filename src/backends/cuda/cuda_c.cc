@@ -262,7 +262,6 @@ std::string KernelPrinter::run(const std::string& symbol) {
   }
   declare_axes();
   print(f_.body);
-  geometry_.shared_bytes = shared_bytes_;
   return comment() + signature(symbol) + scopes_[0].lines + "}\n";
 }
 

@@ -32,6 +32,7 @@
 // loads and stores. Scalar semantics are those of loop/ir.h, bit for bit.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,11 @@ struct CudaKernel {
 // One kernel, or two (see above). `symbol` is a C identifier; the wide form of two gets "_wide" appended.
 // `f` is flattened and its math expanded (loop/flatten.h, loop/expand_math.h).
 std::vector<CudaKernel> print_kernel(const loop::Function& f, const std::string& symbol, sym::Context& c);
+
+// The offset of an element is a multiple of n: by its own form, or because it is along every dim (sums that were
+// simplified, t*5 - mod(t, 4) for 20*floordiv(t, 4) + 4*mod(t, 4), do not show it). `known` (may be empty) says what else is a multiple of n.
+bool is_multiple(sym::Context& c, const loop::Buffer& b, const std::vector<loop::Index>& indices, int64_t n,
+                 const std::function<bool(loop::Index)>& known = nullptr);
 
 // What stands in front of the kernels of a file: a few device helpers, no include (prelude.cc).
 std::string prelude();

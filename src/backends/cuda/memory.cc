@@ -43,17 +43,19 @@ bool KernelPrinter::known_multiple(sym::Expr e, int64_t n) const {
   });
 }
 
-// The offset of an element is a multiple of n: by its own form, or because it is along every dim (sums that were
-// simplified, t*5 - mod(t, 4) for 20*floordiv(t, 4) + 4*mod(t, 4), do not show it).
-bool KernelPrinter::is_multiple(const loop::Buffer& b, const std::vector<sym::Expr>& indices, int64_t n) const {
-  const sym::Expr offset = loop::offset(c_, b, indices);
-  if (known_multiple(offset, n)) return true;
+bool is_multiple(sym::Context& c, const loop::Buffer& b, const std::vector<sym::Expr>& indices, int64_t n, const std::function<bool(sym::Expr)>& known) {
+  const auto whole = [&](sym::Expr e) { return e->divisor % n == 0 || (known && known(e)); };
+  if (whole(loop::offset(c, b, indices))) return true;
   const std::vector<sym::Expr> at = physical(b, indices);
   const std::vector<sym::Expr>& extents = b->layout.is_row_major() ? b->shape : b->layout.extents;
-  sym::Expr stride = c_.constant(1);
+  sym::Expr stride = c.constant(1);
   for (size_t d = at.size(); d-- > 0; stride = stride * extents[d])
-    if (!known_multiple(at[d] * stride, n)) return false;
+    if (!whole(at[d] * stride)) return false;
   return true;
+}
+
+bool KernelPrinter::is_multiple(const loop::Buffer& b, const std::vector<sym::Expr>& indices, int64_t n) const {
+  return cuda::is_multiple(c_, b, indices, n, [&](sym::Expr e) { return known_multiple(e, n); });
 }
 
 // A thread's own number, or that of its warp or lane.
@@ -149,6 +151,7 @@ void KernelPrinter::declare(const loop::Buffer& b) {
     line(type + " (&" + p.name + ")" + dims + " = *reinterpret_cast<" + type + " (*)" + dims + ">(tp_shared + " +
          std::to_string(shared_bytes_) + ");");
     shared_bytes_ += bytes;
+    geometry_.shared_bytes = std::max(geometry_.shared_bytes, shared_bytes_);
   }
   buffers_[b.get()] = p;
 }

@@ -227,6 +227,20 @@ template <class T> __device__ __forceinline__ void load_matrix_transposed(T (&to
                : "=r"(r[0]), "=r"(r[1]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
   memcpy(to, r, sizeof r);
 }
+template <class T> __device__ __forceinline__ void load_matrices(T (&to)[4], T (&second)[4], const T* row) {
+  unsigned r[4];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+  memcpy(to, r, sizeof to);
+  memcpy(second, r + 2, sizeof second);
+}
+template <class T> __device__ __forceinline__ void load_matrices_transposed(T (&to)[4], T (&second)[4], const T* row) {
+  unsigned r[4];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+  memcpy(to, r, sizeof to);
+  memcpy(second, r + 2, sizeof second);
+}
 __device__ __forceinline__ void mma(float (&c)[4], const f16 (&a)[8], const f16 (&b)[4]) {
   unsigned x[4], y[2];
   memcpy(x, a, sizeof x);

@@ -170,7 +170,7 @@ class KernelPrinter {
   std::set<const loop::StmtNode*> moved_;      // stores of the vector loop at work that are done already
   sym::Expr lane_;
   std::vector<std::pair<sym::Expr, int64_t>> multiples_;  // what the branches around say: first is a multiple of second
-  int64_t shared_static_ = 0, shared_bytes_ = 0;  // shared memory so far: of static arrays, of the dynamic part
+  int64_t shared_static_ = 0, shared_bytes_ = 0;  // shared memory: static arrays so far, dynamic ones that are alive
   bool has_threads_ = false, in_threads_ = false;
 };
 

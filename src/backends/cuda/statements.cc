@@ -17,9 +17,14 @@ void KernelPrinter::print(const loop::Stmt& s) {
     case StmtKind::store: return print_store(*s);
     case StmtKind::let: return print_let(*s);
     case StmtKind::branch: return print_branch(*s);
-    case StmtKind::alloc:
+    case StmtKind::alloc: {
+      // Dynamic shared memory is a stack: what is allocated one after the other shares its bytes.
+      const int64_t below = shared_bytes_;
       declare(s->buffer);
-      return print(s->body[0]);
+      print(s->body[0]);
+      shared_bytes_ = below;
+      return;
+    }
     case StmtKind::check: return print_check(*s);
     case StmtKind::tile: return print_tile(*s);
     case StmtKind::sync: return print_sync(*s);

@@ -96,8 +96,14 @@ void KernelPrinter::print_async_copy(const loop::StmtNode& s) {
   const DType t = to.buffer->dtype;
   int64_t elements = 1;
   for (sym::Expr e : to.extent) elements *= e.constant().value_or(0);
-  for (const Region& r : {to, from})
-    for (size_t d = 0; d + 1 < r.extent.size(); ++d) TRIPOD_CHECK(r.extent[d].is_const(1), "an asynchronous copy takes a part of one row");
+  for (const Region& r : {to, from}) {  // along one dim, whose neighbours lie side by side
+    const sym::Expr v = c_.var("v", {0, elements - 1});
+    std::vector<sym::Expr> at = r.offset;
+    for (size_t d = 0; d < at.size(); ++d)
+      if (!r.extent[d].is_const(1)) at[d] = at[d] + v;
+    const auto linear = sym::linear_in(loop::offset(c_, r.buffer, at), v);
+    TRIPOD_CHECK(elements == 1 || (linear && linear->coefficient.is_const(1)), "kernel " + f_.name + ": an asynchronous copy takes a run of " + r.buffer->name);
+  }
   TRIPOD_CHECK(s.token >= 0 && from.buffer->dtype == t && to.buffer->scope == loop::Scope::shared && !is_nibble(t),
                "kernel " + f_.name + ": a tile copy in a thread is asynchronous, to shared memory, and converts nothing");
   const int64_t bytes = elements * info(t).bits / 8;
@@ -206,6 +212,14 @@ void KernelPrinter::print_fragment_load(const loop::StmtNode& s) {
     if (!sixteen || !linear || !linear->coefficient.is_const(1) || !is_multiple(from.buffer, at(r.row, r.column), 8)) continue;
     // Memory runs along k of a and along n of b in the order that the instruction gives; otherwise transposed.
     const bool transposed = (f.operand == Operand::a) != along_columns;
+    if (f.operand == Operand::b && columns % 2 == 0) {  // two instructions' parts at once: lanes 16 to 31 name the second's rows
+      unrolled({{"ri", rows}, {"qi", columns / 2}}, [&](const std::vector<sym::Expr>& i) {
+        return std::string(transposed ? "load_matrices_transposed(" : "load_matrices(") + fragment_part(to, i[0], i[1] * 2) + ", " +
+               fragment_part(to, i[0], i[1] * 2 + 1) + ", &" +
+               element(from.buffer, at(r.row + i[0] * p.rows, r.column + high * 8 + i[1] * 16)) + ");";
+      });
+      return;
+    }
     unrolled({{"ri", rows}, {"qi", columns}}, [&](const std::vector<sym::Expr>& i) {
       return std::string(transposed ? "load_matrix_transposed(" : "load_matrix(") + fragment_part(to, i[0], i[1]) + ", &" +
              element(from.buffer, at(r.row + i[0] * p.rows, r.column + i[1] * p.columns)) + ");";

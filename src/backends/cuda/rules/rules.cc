@@ -6,6 +6,7 @@ using loop::LoopKind;
 
 const std::vector<RuleRow>& rule_table() {
   static const std::vector<RuleRow> kTable = {
+      {"tensor_cores", tensor_cores},
       {"contraction", contraction},
       {"rows", rows},
       {"rows_shared", rows_shared},
