@@ -307,6 +307,20 @@ func @mm[K, N](X: f16[5, K], Y: f16[K, N]) -> (C: f16[5, N]) {
 })", {kWhole[1], kSplit[0]}, {{{"K", 1}, {"N", 1}}, {{"K", 75}, {"N", 19}}, {{"K", 0}, {"N", 3}}, {{"K", 33}, {"N", 0}}});
 }
 
+// Converted on the way into shared memory, 8 at once.
+TEST(CudaRules, TensorCoresConvertedOperands) {
+  same_on_tensor_cores(R"(
+func @mm[M](A: f32[M, 40], B: f32[40, 24], S: f32[24]) -> (C: f16[M, 24]) {
+  alloc acc: f32[M, 24] {
+    block mm(m: M, n: 24; reduce k: 40) {
+      init { acc[m, n] = 0 }
+      acc[m, n] = fma(f32(f16(A[m, k])), f32(f16(B[k, n] + S[n])), acc[m, n])
+    }
+    block out(m: M, n: 24) { C[m, n] = f16(acc[m, n]) }
+  }
+})", {kWhole[0], kSplit[1]}, {{{"M", 9}}});
+}
+
 TEST(CudaRules, TensorCoresConvolution) {
   same_on_tensor_cores(R"(
 func @conv[H](X: f16[2, 16, H, 5] layout (n, c, y, x) -> (n, y, x, c) in [2, H, 5, 16], W: f16[40, 16, 3, 3] layout (o, c, r, s) -> (o, r, s, c) in [40, 3, 3, 16]) -> (Y: f16[2, 40, H, 5] layout (n, c, y, x) -> (n, y, x, c) in [2, H, 5, 40]) {

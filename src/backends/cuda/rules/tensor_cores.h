@@ -51,7 +51,8 @@ struct TensorOperand {
   bool is_a = false;
   Index extent;                      // lines
   bool along_k = false;              // memory runs along k, else along the lines
-  int64_t chunk = 0;                 // elements that cp.async moves at once; 0: through registers, one by one
+  int64_t chunk = 1;                 // elements that are moved at once
+  bool asynchronous = false;         // by cp.async; else through registers, computed on the way
 };
 
 // The contraction with its reduction in the order of memory, and its index arithmetic.
@@ -71,7 +72,7 @@ class TensorProblem {
 
  private:
   TensorOperand operand(bool is_a, const Expr& value);
-  bool find_run(TensorOperand& o, bool along_k, int64_t chunk) const;
+  bool find_run(TensorOperand& o, bool along_k, int64_t chunk, bool asynchronous) const;
   bool unit_stride(const Expr& value, Index var) const;
   void order_reduction();
 

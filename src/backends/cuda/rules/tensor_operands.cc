@@ -98,30 +98,77 @@ std::optional<Run> run_of(sym::Context& c, const Expr& load, Index v, int64_t ch
   return r;
 }
 
+// Every load stays where it is or moves by one with v, and no guard depends on it: lanes of one vector.
+bool is_vector(sym::Context& c, const Expr& value, Index v) {
+  bool good = true, moves = false;
+  loop::visit(value, [&](const Expr& x) {
+    if (x->op != Op::load) return;
+    const auto l = sym::linear_in(loop::offset(c, x->buffer, x->indices), v);
+    good = good && l && (l->coefficient.is_const(0) || l->coefficient.is_const(1)) && !(x->guard && sym::uses(x->guard, v));
+    moves = moves || (l && l->coefficient.is_const(1));
+  });
+  return good && moves;
+}
+
 }  // namespace
 
-// Does a run of `chunk` elements along k (or the lines) from a multiple of `chunk` on lie side by side, aligned?
-bool TensorProblem::find_run(TensorOperand& o, bool along_k, int64_t chunk) const {
+// Do `chunk` elements along k (or the lines) from a multiple of `chunk` on lie side by side, aligned where they are
+// copied without the thread's help?
+bool TensorProblem::find_run(TensorOperand& o, bool along_k, int64_t chunk, bool asynchronous) const {
   const Index moving = along_k ? depth : o.extent;
-  if (o.value->op != Op::load || !sym::proved(sym::eq(sym::mod(moving, chunk), c_.constant(0)))) return false;
+  if ((asynchronous && o.value->op != Op::load) || !sym::proved(sym::eq(sym::mod(moving, chunk), c_.constant(0)))) return false;
   const Index q = c_.var("q", {0, sym::Range::kMax}), other = c_.var("o", {0, sym::Range::kMax}), v = c_.var("v", {0, chunk - 1});
   sym::Map m;
   bind_line(m, o.is_a, along_k ? other : q * chunk + v);
   bind_k(m, along_k ? q * chunk + v : other);
-  if (!run_of(c_, loop::substitute(o.value, m), v, chunk)) return false;
-  o.along_k = along_k, o.chunk = chunk;
+  const Expr at = loop::substitute(o.value, m);
+  if (asynchronous ? !run_of(c_, at, v, chunk) : !is_vector(c_, at, v)) return false;
+  o.along_k = along_k, o.chunk = chunk, o.asynchronous = asynchronous;
   return true;
 }
 
 TensorOperand TensorProblem::operand(bool is_a, const Expr& value) {
-  TensorOperand o{value, is_a, is_a ? rows : columns, false, 0};
+  TensorOperand o{value, is_a, is_a ? rows : columns};
   const int64_t size = info(dtype_).bits / 8;
-  for (int64_t bytes : {16, 8, 4})
-    for (bool along_k : {true, false})
-      if (bytes >= size && find_run(o, along_k, bytes / size)) return o;
+  for (bool asynchronous : {true, false})
+    for (int64_t bytes : {16, 8, 4})
+      for (bool along_k : {true, false})
+        if (find_run(o, along_k, bytes / size, asynchronous)) return o;
   o.along_k = !k_.reduce.empty() && unit_stride(value, k_.reduce.back().var);
   return o;
 }
+
+namespace {
+
+// `chunk` elements by cp.async, zeros where they are outside.
+Stmt copy(sym::Context& c, const Expr& load, Index v, int64_t chunk, const Buffer& tile, const Indices& to, size_t dim, Index inside) {
+  const auto run = run_of(c, load, v, chunk);
+  TRIPOD_CHECK(run.has_value(), "the run of an operand was found before");
+  loop::Region target{tile, to, Indices(to.size(), c.constant(1))};
+  target.extent[dim] = c.constant(chunk);
+  Ref<loop::StmtNode> n(new loop::StmtNode(*loop::tile(loop::TileOp::copy, {target, run->region}, 0)));
+  const Index guard = run->guard ? sym::logical_and(inside, run->guard) : inside;
+  if (!sym::proved(guard)) n->guard = guard;
+  return Stmt(n.get());
+}
+
+// The same through registers.
+Stmt compute(sym::Context& c, const std::function<Expr(Index)>& value_at, int64_t chunk, const Buffer& tile, const Indices& to, size_t dim, Index inside) {
+  const auto element = [&](bool is_inside) {
+    const auto store = [&](Index v) {
+      Indices at = to;
+      at[dim] = at[dim] + v;
+      return loop::store(tile, at, is_inside ? value_at(v) : loop::constant_bits(tile->dtype, 0));
+    };
+    return chunk == 1 ? store(c.constant(0)) : vector(c, "v", chunk, store);
+  };
+  if (sym::proved(inside)) return element(true);
+  const Expr first = value_at(c.constant(0));
+  if (chunk == 1 && first->op == Op::load && (!first->other || is_zero(first->other))) return loop::store(tile, to, rules::guard_loads(first, inside));
+  return loop::branch(loop::from_index(DType::b1, inside), element(true), element(false));
+}
+
+}  // namespace
 
 // Chunks of 16 bytes of a row are exchanged, by a pattern that differs between the 8 rows that ldmatrix reads at once.
 Buffer shared_tile(sym::Context& c, const std::string& name, DType t, const TensorOperand& o, int64_t stages, int64_t lines, int64_t depth) {
@@ -138,8 +185,7 @@ Buffer shared_tile(sym::Context& c, const std::string& name, DType t, const Tens
 }
 
 Stmt fill_tile(sym::Context& c, const TensorProblem& p, const TensorOperand& o, const Fill& f, const sym::Map& batch, Index thread) {
-  const int64_t w = std::max<int64_t>(o.chunk, 1), across = o.along_k ? f.lines : f.depth, chunks = (o.along_k ? f.depth : f.lines) / w;
-  const int64_t total = across * chunks;
+  const int64_t w = o.chunk, across = o.along_k ? f.lines : f.depth, chunks = (o.along_k ? f.depth : f.lines) / w, total = across * chunks;
   const Index v = c.var("v", {0, w - 1});
   const auto one = [&](Index flat) {
     const Index outer = sym::floordiv(flat, chunks), inner = sym::mod(flat, chunks) * w;
@@ -150,25 +196,14 @@ Stmt fill_tile(sym::Context& c, const TensorProblem& p, const TensorOperand& o, 
       p.bind_k(m, f.first_k + k + (o.along_k ? further : c.constant(0)));
       return loop::substitute(o.value, m);
     };
+    const size_t dim = o.is_a == o.along_k ? 2 : 1;  // of the tile, along which the chunk lies
+    const Indices to = o.is_a ? Indices{f.stage, line, k} : Indices{f.stage, k, line};
     Index inside = c.constant(1);
     if (!f.exact_k) inside = sym::lt(f.first_k + k, p.depth);
     if (!f.exact_lines) inside = sym::logical_and(inside, sym::lt(f.first_line + line, o.extent));
-    const Indices to = o.is_a ? Indices{f.stage, line, k} : Indices{f.stage, k, line};
-    if (o.chunk == 0) {
-      const Expr element = value_at(c.constant(0)), guarded = rules::guard_loads(element, inside);
-      const bool is_load = element->op == Op::load && (!element->other || is_zero(element->other));
-      return loop::store(f.tile, to, is_load ? guarded : loop::select(loop::from_index(DType::b1, inside), guarded, loop::constant_bits(element->dtype, 0)));
-    }
-    const auto run = run_of(c, value_at(v), v, w);
-    TRIPOD_CHECK(run.has_value(), "the run of an operand was found before");
-    loop::Region target{f.tile, to, {c.constant(1), c.constant(1), c.constant(1)}};
-    target.extent[o.is_a == o.along_k ? 2 : 1] = c.constant(w);
-    Ref<loop::StmtNode> n(new loop::StmtNode(*loop::tile(loop::TileOp::copy, {target, run->region}, 0)));
-    const Index guard = run->guard ? sym::logical_and(inside, run->guard) : inside;
-    if (!sym::proved(guard)) n->guard = guard;
-    return Stmt(n.get());
+    return o.asynchronous ? copy(c, value_at(v), v, w, f.tile, to, dim, inside) : compute(c, value_at, w, f.tile, to, dim, inside);
   };
-  if (o.chunk == 0 && total % f.threads == 0) return unrolled(c, "q", total / f.threads, [&](Index q) { return one(thread + q * f.threads); });
+  if (!o.asynchronous && total % f.threads == 0) return unrolled(c, "q", total / f.threads, [&](Index q) { return one(thread + q * f.threads); });
   // One statement a copy, no loop: what does not change from step to step stands in front of the loop over the steps.
   std::vector<Stmt> all;
   for (int64_t q = 0; q * f.threads < total; ++q) {
