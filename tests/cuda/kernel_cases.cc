@@ -124,6 +124,7 @@ loop::Function scheduled(const loop::Function& f, sym::Context& c, const std::ve
   cuda::TensorCoreOptions o;
   o.tile = cuda::TileShape{t.at(0), t.at(1), t.at(2), static_cast<int>(t.at(3)), t.at(4), t.at(5), t.at(6)};
   o.splits = t.at(7);
+  o.tf32 = true;
   const cuda::RuleResult r = cuda::tensor_cores_with(f, c, o);
   if (!r.outcome.applied) throw std::runtime_error(f.name + ": " + r.outcome.reason);
   return r.function;

@@ -260,7 +260,7 @@ void same_on_tensor_cores(const std::string& source, const std::vector<cuda::Cho
   std::vector<std::vector<std::vector<std::byte>>> wanted;
   for (const auto& dims : sizes) wanted.push_back(outcome(f, dims));
   for (const cuda::Choice& choice : choices) {
-    const cuda::RuleResult r = cuda::tensor_cores_with(f, c, {false, choice.tile, choice.splits});
+    const cuda::RuleResult r = cuda::tensor_cores_with(f, c, {true, choice.tile, choice.splits});
     ASSERT_TRUE(r.outcome.applied) << r.outcome.reason;
     const Function flat = flatten(r.function);
     for (const std::string& e : verify(flat)) ADD_FAILURE() << e << "\n" << text(flat);
@@ -319,6 +319,16 @@ func @mm[M](A: f32[M, 40], B: f32[40, 24], S: f32[24]) -> (C: f16[M, 24]) {
     block out(m: M, n: 24) { C[m, n] = f16(acc[m, n]) }
   }
 })", {kWhole[0], kSplit[1]}, {{{"M", 9}}});
+}
+
+TEST(CudaRules, TensorCoresTf32) {
+  same_on_tensor_cores(R"(
+func @mm[M](A: f32[M, 20], B: f32[20, 17]) -> (C: f32[M, 17]) {
+  block mm(m: M, n: 17; reduce k: 20) {
+    init { C[m, n] = 0 }
+    C[m, n] = fma(A[m, k], B[k, n], C[m, n])
+  }
+})", {{{16, 16, 16, 3, 16, 16, 1}, 1}}, {{{"M", 9}}});
 }
 
 TEST(CudaRules, TensorCoresConvolution) {
