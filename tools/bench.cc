@@ -21,7 +21,7 @@ struct BenchOptions {
   std::string model, device;
   std::vector<std::string> dims;
   int threads = 0, runs = 50;
-  bool json = false, total_only = false;
+  bool json = false, total_only = false, cuda_graphs = false;
 };
 
 struct Spread {
@@ -139,7 +139,7 @@ Json row_json(const Row& r, double total) {
             {"calls", r.calls}};
   if (r.flops) j["flops"] = *r.flops;
   if (r.bytes) j["bytes"] = *r.bytes;
-  if (r.flops && r.bytes && r.ms > 0) j["roofline"] = r.least_ms / r.ms;
+  if (r.least_ms > 0 && r.ms > 0) j["roofline"] = r.least_ms / r.ms;
   j["nodes"] = r.nodes;
   return j;
 }
@@ -170,7 +170,7 @@ void print_text(const Report& r) {
   std::printf("%zu runs, %d thread%s: min %.4f ms, median %.4f ms, quartiles %.4f..%.4f ms, 90%% %.4f ms\n",
               r.ms.size(), r.threads, r.threads == 1 ? "" : "s", s.min, s.median, s.low, s.high, s.p90);
   if (!r.kernels) return;
-  std::printf("this machine: %.1f GFLOP/s; copies of", r.roofline.flops * 1e-9);
+  if (!r.roofline.bandwidth.empty()) std::printf("this machine: %.1f GFLOP/s; copies of", r.roofline.flops * 1e-9);
   for (const auto& [size, rate] : r.roofline.bandwidth)
     size < (1 << 20) ? std::printf(" %ld KiB", size >> 10) : std::printf(" %ld MiB", size >> 20),
         std::printf(" %.1f GB/s%s", rate * 1e-9, size == r.roofline.bandwidth.back().first ? "\n" : ",");
@@ -182,7 +182,7 @@ void print_text(const Report& r) {
     std::printf("%10.4f %6.1f%% %6ld", row.ms, 100 * row.ms / r.hooked_ms, row.calls);
     row.flops&& row.ms > 0 ? std::printf(" %9.2f", *row.flops * 1e-6 / row.ms) : std::printf(" %9s", "-");
     row.bytes&& row.ms > 0 ? std::printf(" %8.2f", *row.bytes * 1e-6 / row.ms) : std::printf(" %8s", "-");
-    row.flops&& row.bytes&& row.ms > 0 ? std::printf(" %8.1f%%", 100 * row.least_ms / row.ms)
+    row.least_ms > 0 && row.ms > 0 ? std::printf(" %8.1f%%", 100 * row.least_ms / row.ms)
                                        : std::printf(" %9s", "-");
     std::printf("  %s (%s)  # %s\n", row.kernel.c_str(), row.rule.c_str(), nodes_text(row).c_str());
   }
@@ -195,18 +195,20 @@ void bench(const BenchOptions& o) {
   r.threads = o.threads > 0 ? o.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   LoadedModel model(o.model, o.device);
   model.set_threads(r.threads);
+  model.set_cuda_graphs(o.cuda_graphs);
   const auto inputs = model.random_inputs(parse_dims(o.dims), 0);
   r.ms = time_runs(model, inputs, o.runs);
   if (!o.total_only) {
     r.kernels = true;
-    r.roofline = measure_roofline(r.threads, model.manifest()["cpu"] == "v4");
+    const bool on_gpu = model.manifest().value("target", "") == "cuda";  // of which no roofline is known here
+    if (!on_gpu) r.roofline = measure_roofline(r.threads, model.manifest()["cpu"] == "v4");
     Profile profile;
     LoadedModel hooked(o.model, o.device, [&](const tripod_step& s) { profile.add(s); });
     profile.set_manifest(hooked.manifest());
     r.hooked_ms = Spread(time_runs(hooked, inputs, o.runs, [&] { profile.end_run(); })).median;
     r.rows = profile.rows();
     for (Row& row : r.rows)
-      if (row.flops && row.bytes) {
+      if (!on_gpu && row.flops && row.bytes) {
         const double calls = static_cast<double>(row.calls);  // a call's data may fit a cache that a run's does not
         row.least_ms = 1e3 * calls * r.roofline.least_seconds(*row.flops / calls, *row.bytes / calls);
       }
@@ -224,6 +226,7 @@ void add_bench(CLI::App& app, int& code) {
   c->add_option("--dim", o->dims, "NAME=VALUE for symbolic dims (default: the least that each allows)");
   c->add_option("--threads", o->threads, "threads of a call (default: one for each core)");
   c->add_option("--device", o->device, "cpu, cuda or cuda:N (default: what the model was compiled for); times include copies from and to host memory");
+  c->add_flag("--cuda-graphs", o->cuda_graphs, "launch a GPU's kernels as CUDA graphs");
   c->add_option("--runs", o->runs, "calls that are timed")->check(CLI::PositiveNumber);
   c->add_flag("--total-only", o->total_only, "no table of kernels");
   c->add_flag("--json", o->json, "for programs");

@@ -14,7 +14,7 @@ namespace {
 
 struct RunOptions {
   std::string model, input_dir, output_dir, device;
-  bool random = false, json = false;
+  bool random = false, json = false, cuda_graphs = false;
   int threads = 0;
   uint64_t seed = 0;
   std::vector<std::string> dims;
@@ -48,6 +48,7 @@ nlohmann::ordered_json output_json(const std::string& name, const Tensor& t, con
 
 void run(const RunOptions& o) {
   LoadedModel model(o.model, o.device);
+  model.set_cuda_graphs(o.cuda_graphs);
   if (o.threads > 0) model.set_threads(o.threads);
   bool npy = false;
   const auto inputs = o.input_dir.empty() ? model.random_inputs(parse_dims(o.dims), o.seed) : read_inputs(o.input_dir, model.manifest()["inputs"].size(), &npy);
@@ -85,6 +86,7 @@ void add_run(CLI::App& app, int& code) {
   c->add_option("--seed", o->seed, "of --random");
   c->add_option("--threads", o->threads, "threads of a call (default: one for each core)");
   c->add_option("--device", o->device, "cpu, cuda or cuda:N (default: what the model was compiled for, the first GPU)");
+  c->add_flag("--cuda-graphs", o->cuda_graphs, "launch a GPU's kernels as CUDA graphs");
   c->callback([o, &code] {
     code = guarded(o->model, [&] {
       if (o->input_dir.empty() && !o->random) throw CompileError({}, "no inputs: give --input-dir or --random");

@@ -114,7 +114,7 @@ void add_verify(CLI::App& app, int& code) {
   c->add_option("--python", o->verify.python, "a Python with onnx and onnxruntime (python3)");
   c->add_option(
       "--tolerance", o->verify.tolerance,
-      "error relative to a value's range that is good (1e-5; twice ONNX Runtime's own difference where that is more)");
+      "error relative to a value's range that is good (1e-5, f16 and tf32 2e-2, bf16 1e-1; twice ONNX Runtime's own difference where that is more)");
   c->add_option("--threads", o->verify.threads, "threads of a call");
   c->add_flag("--bisect", o->verify.bisect, "execute the phases of the compiler, up to the first that differs");
   c->add_option("--work", o->verify.work,

@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
   const char* error = NULL;
   const tripod_api* model = tripod_open(argv[1], &error);
   if (!model) fail(error);
-  tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, NULL, allocate, NULL, NULL, NULL};
+  tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, NULL, allocate, NULL, NULL, NULL, 0};
   tripod_context* context = NULL;
   const char* threads = getenv("STEADY_THREADS");
   if (threads && model->set_num_threads(atoi(threads))) fail(model->last_error());

@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
     float* data = t->data = malloc(count * sizeof(float) + 1);
     while (count-- > 0) data[count] = 1.0f;
   }
-  tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, NULL, allocate, NULL, NULL, NULL};
+  tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, NULL, allocate, NULL, NULL, NULL, 0};
   tripod_context* context = NULL;
   if (model->create_context(&options, &context) || model->run(context, in, argc - 2, out, model->num_outputs()))
     return fprintf(stderr, "%s\n", model->last_error()), 1;

@@ -25,7 +25,7 @@ class CompiledModel {
     api_ = tripod_open(path.c_str(), &error);
     if (!api_) throw std::runtime_error(path + ": " + (error ? error : "cannot be opened"));
     check(api_->set_num_threads(threads));
-    tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, nullptr, allocate, this, nullptr, nullptr};
+    tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, nullptr, allocate, this, nullptr, nullptr, 0};
     check(api_->create_context(&options, &context_));
   }
   ~CompiledModel() { api_->destroy_context(context_); }

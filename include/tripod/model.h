@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define TRIPOD_API_VERSION 2
+#define TRIPOD_API_VERSION 3
 #define TRIPOD_MAX_RANK 16
 
 /* The values equal tripod::DType. Sub-byte types hold two elements a byte, low nibble first. */
@@ -103,6 +103,7 @@ typedef struct tripod_context_options {
   void* allocator_user;
   tripod_step_hook step_hook; /* NULL: nobody listens, and steps are not timed */
   void* step_user;
+  int32_t cuda_graphs;        /* not 0: a GPU's kernels are launched as CUDA graphs, which are kept from call to call */
 } tripod_context_options;
 
 typedef struct tripod_context tripod_context;

@@ -24,7 +24,7 @@ except ImportError:  # a machine that only runs models: arrays of such a type ar
         float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz = (
             np.dtype([(f"float8_{t}", np.uint8)]) for t in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz"))
 
-API_VERSION = 2
+API_VERSION = 3
 
 # In the order of enum tripod_dtype.
 DTYPES: list[np.dtype] = [np.dtype(t) for t in (
@@ -69,7 +69,7 @@ ALLOCATOR = ct.CFUNCTYPE(ct.c_void_p, ct.c_void_p, ct.c_int32, ct.c_size_t, ct.c
 class ContextOptions(ct.Structure):
     _fields_ = [("version", ct.c_uint32), ("device", ct.c_int32), ("device_id", ct.c_int32), ("stream", ct.c_void_p),
                 ("allocator", ALLOCATOR), ("allocator_user", ct.c_void_p), ("step_hook", ct.c_void_p),
-                ("step_user", ct.c_void_p)]
+                ("step_user", ct.c_void_p), ("cuda_graphs", ct.c_int32)]
 
 
 class Api(ct.Structure):
@@ -179,9 +179,11 @@ class Model:
     tensors that are on the GPU already.
     """
 
-    def __init__(self, path: str, threads: int | None = None, device: str | None = None, stream: int | None = None):
+    def __init__(self, path: str, threads: int | None = None, device: str | None = None, stream: int | None = None,
+                 cuda_graphs: bool = False):
         """Opens `path`; `threads` as in set_num_threads (None leaves the model's default); `device` is "cpu", "cuda" or
-        "cuda:N" (None: what the model was compiled for, the first GPU); `stream` is a CUstream of that GPU."""
+        "cuda:N" (None: what the model was compiled for, the first GPU); `stream` is a CUstream of that GPU, and
+        `cuda_graphs` launches its kernels as CUDA graphs."""
         library = ct.CDLL(str(path))
         get = library.tripod_get_api
         get.restype, get.argtypes = ct.POINTER(Api), [ct.c_uint32]
@@ -194,7 +196,7 @@ class Model:
         self._context = ct.c_void_p()
         if device is None:
             device = "cuda" if self.describe().get("target") == "cuda" else "cpu"
-        options = ContextOptions(API_VERSION, *parse_device(device), stream, self._allocator, None, None, None)
+        options = ContextOptions(API_VERSION, *parse_device(device), stream, self._allocator, None, None, None, cuda_graphs)
         if threads is not None:
             self._check(self._api.set_num_threads(threads))
         self._check(self._api.create_context(ct.byref(options), ct.byref(self._context)))

@@ -250,9 +250,9 @@ class Executor {
       const ValueId v = lowered.params[i];
       if (std::find(group.outputs.begin(), group.outputs.end(), v) == group.outputs.end()) continue;
       const graph::Type& t = g.type(v);
-      Tensor out{t.dtype, shape_of(t), {}};
-      out.bytes = to_row_major(memory[i].bytes.data(), out.shape, t.order, byte_size(t.dtype, 1));
-      set(g, v, std::move(out));
+      Tensor out{t.stored(), shape_of(t), {}};
+      out.bytes = to_row_major(memory[i].bytes.data(), out.shape, t.order, byte_size(t.stored(), 1));
+      set(g, v, converted(out, t.dtype));
     }
   }
 
@@ -260,13 +260,13 @@ class Executor {
   std::vector<std::byte> bytes_of(const Graph& g, const Group& group, ValueId v, const loop::Buffer& b) {
     const graph::Type& t = g.type(v);
     if (std::find(group.outputs.begin(), group.outputs.end(), v) != group.outputs.end()) {
-      int64_t n = byte_size(t.dtype, 1);
+      int64_t n = byte_size(t.stored(), 1);
       for (int64_t d : shape_of(t)) n *= d;
       return std::vector<std::byte>(static_cast<size_t>(n));
     }
     if (!g.is_constant(v)) {
-      const Tensor x = tensor(g, v);
-      return from_row_major(x.bytes.data(), x.shape, t.order, byte_size(t.dtype, 1));
+      const Tensor x = converted(tensor(g, v), t.stored());
+      return from_row_major(x.bytes.data(), x.shape, t.order, byte_size(t.stored(), 1));
     }
     host::Weights weights;
     const int64_t at = weights.place(g.bytes(v), t, b);

@@ -14,6 +14,14 @@
 
 namespace tripod {
 
+Tensor converted(const Tensor& t, DType to) {
+  if (t.dtype == to) return t;
+  Tensor r{to, t.shape, {}};
+  r.bytes.resize(static_cast<size_t>(byte_size(to, t.count())));
+  for (int64_t i = 0; i < t.count(); ++i) store_double(to, r.bytes.data(), i, load_double(t.dtype, t.bytes.data(), i));
+  return r;
+}
+
 int64_t Tensor::count() const {
   int64_t n = 1;
   for (int64_t d : shape) n *= d;
@@ -119,6 +127,7 @@ void LoadedModel::make_context() {
     return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
   };
   options.allocator_user = &memory_;
+  options.cuda_graphs = cuda_graphs_;
   if (on_step_) {
     options.step_hook = [](void* user, const tripod_step* step) { (*static_cast<StepHook*>(user))(*step); };
     options.step_user = &on_step_;

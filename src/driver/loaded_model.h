@@ -21,6 +21,8 @@ struct Tensor {
   std::vector<std::byte> bytes;   // row-major
   int64_t count() const;
 };
+// The same numbers in another type (rounded to it); itself where it has that type.
+Tensor converted(const Tensor& t, DType to);
 
 // numpy's .npy (version 1, little-endian, C order) and ONNX's TensorProto (.pb). Throw CompileError.
 Tensor read_npy(const std::string& path);
@@ -42,6 +44,7 @@ class LoadedModel {
 
   const nlohmann::json& manifest() const { return manifest_; }
   void set_threads(int n);
+  void set_cuda_graphs(bool on) { cuda_graphs_ = on; }  // before the first run
   // Inputs of the manifest's shapes filled with normal random numbers (integers: 0 or 1); symbolic dims from `dims`,
   // 1 where it does not name one (or the least the dim allows).
   std::vector<Tensor> random_inputs(const std::map<std::string, int64_t>& dims, uint64_t seed) const;
@@ -56,6 +59,7 @@ class LoadedModel {
   tripod_context* context_ = nullptr;
   nlohmann::json manifest_;
   std::string device_;
+  bool cuda_graphs_ = false;
   StepHook on_step_;
   std::map<int32_t, std::vector<std::byte>> memory_;   // the allocator's, by output
 };

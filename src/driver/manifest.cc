@@ -41,6 +41,7 @@ static void collect_steps(const host::Steps& steps, const host::Program& p, Json
     for (const host::Result& r : s.results) {
       Json v = {{"buffer", r.buffer}, {"value", r.value}, {"dtype", name(r.dtype)}, {"shape", shape_of(r.shape)}};
       if (!r.order.empty()) v["order"] = r.order;
+      if (r.stored != r.dtype) v["stored"] = name(r.stored);
       j["results"].push_back(v);
     }
     out.push_back(j);
@@ -75,6 +76,8 @@ std::string make_manifest(const Options& o, const graph::Module& m, const host::
   j["model"] = m.name;
   j["target"] = o.target;
   j["cpu"] = o.cpu;
+  if (o.target == "cuda") j["arch"] = o.archs;
+  if (o.precision != "f32") j["precision"] = o.precision;
   if (!o.aliases.empty()) j["aliases"] = o.aliases;
   j["inputs"] = io_list(p.inputs);
   j["outputs"] = io_list(p.outputs);

@@ -7,14 +7,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
-#include <future>
 #include <map>
 #include <memory>
 
 #include "backends/cpu/evaluator.h"
-#include "backends/cpu/kernel.h"
+#include "driver/backends.h"
 #include "driver/explain.h"
-#include "driver/gpu.h"
 #include "driver/link.h"
 #include "driver/manifest.h"
 #include "driver/session.h"
@@ -22,10 +20,10 @@
 #include "driver/weights_file.h"
 #include "graph_opt/fuse.h"
 #include "graph_opt/layout.h"
+#include "graph_opt/precision.h"
 #include "graph_opt/simplify.h"
 #include "host/emit.h"
 #include "host/plan.h"
-#include "host/spaces.h"
 #include "loop/cost.h"
 #include "lower/lower.h"
 #include "onnx/import.h"
@@ -83,6 +81,10 @@ void check_aliases(const Options& o, const graph::Graph& g) {
   d.stop_if_errors();
 }
 
+DType storage_type(const std::string& precision) {
+  return precision == "f16" ? DType::f16 : precision == "bf16" ? DType::bf16 : DType::f32;
+}
+
 ModuleGroups fuse(const graph::Module& m) {
   ModuleGroups all;
   for (int32_t i = 0; i < m.num_graphs(); ++i) all.push_back(graph_opt::fuse(m.graph(i)));
@@ -101,16 +103,13 @@ std::vector<KernelEntry> lower_all(const graph::Module& m, const ModuleGroups& g
 // Why rules did not apply, by the symbol of the kernel's last phase.
 using Refusals = std::map<std::string, std::vector<std::string>>;
 
-Refusals schedule_all(const Session& s, std::vector<KernelEntry>& entries, cpu::KernelCompiler& compiler, GpuKernels* gpu) {
+Refusals schedule_all(const Session& s, std::vector<KernelEntry>& entries, Backend& backend) {
   Refusals all;
   for (KernelEntry& e : entries) {
     s.print("lower", [&] { return loop::text(e.lowered.function); });
     std::vector<std::string> refusals;
-    if (gpu)
-      all[gpu->add(e, &refusals)] = std::move(refusals);
-    else
-      e.kernel = compiler.add(e.lowered.function, &refusals);
-    if (!e.kernel.phases.empty()) all[e.kernel.phases.back().code.symbol] = std::move(refusals);
+    const std::string symbol = backend.add(e, &refusals);
+    if (!symbol.empty()) all[symbol] = std::move(refusals);
     s.print("schedule", [&] { return loop::text(e.kernel.function); });
   }
   return all;
@@ -159,31 +158,6 @@ void write_file(const std::string& path, const void* data, size_t size) {
   if (f && std::fclose(f) == 0 && good) return;
   throw CompileError({}, "cannot write " + path);
 }
-
-// The modules of the file: one for each instruction set, in the order of the targets. The first one holds the program.
-class Units {
- public:
-  Units(const std::string& name, const std::vector<cpu::CpuTarget>& targets) {
-    for (const cpu::CpuTarget& t : targets) units_.push_back(std::make_unique<codegen::LlvmUnit>(name, t.llvm()));
-  }
-  codegen::LlvmUnit& operator[](size_t i) { return *units_[i]; }
-  size_t size() const { return units_.size(); }
-  std::string ir_text() const {
-    std::string s;
-    for (const auto& u : units_) s += u->ir_text();
-    return s;
-  }
-  // Each module has an LLVM context of its own, so they are worked on side by side.
-  void each(const std::function<void(size_t)>& work) {
-    std::vector<std::future<void>> done;
-    for (size_t i = 1; i < size(); ++i) done.push_back(std::async(std::launch::async, work, i));
-    work(0);
-    for (auto& d : done) d.get();
-  }
-
- private:
-  std::vector<std::unique_ptr<codegen::LlvmUnit>> units_;
-};
 
 // A file that appears under its name when it is complete, and leaves nothing behind otherwise.
 class Written {
@@ -247,6 +221,7 @@ CompileReport compile(const Options& o, const CompileHooks& hooks) {
   PhaseView view;
   const std::filesystem::path folder = std::filesystem::path(o.output).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder)) throw CompileError({}, "cannot write " + o.output + ": there is no folder " + folder.string());
+  check_options(o);
   const std::vector<cpu::CpuTarget> targets = cpu::parse_targets(o.cpu);
   const auto reached = [&](const std::string& phase) {
     view.phase = phase;
@@ -267,37 +242,32 @@ CompileReport compile(const Options& o, const CompileHooks& hooks) {
   view.simplified = s.run("simplify", [&] { return simplify(s, *m, hooks); });
   after("simplify", *m);
   ModuleGroups groups = s.run("fuse", [&] { return fuse(*m); });
+  s.run("precision", [&] {
+    for (int32_t i = 0; i < m->num_graphs(); ++i) graph_opt::assign_storage(m->graph(i), groups[i], storage_type(o.precision));
+  });
+  Units units(m->name, targets);
+  const std::unique_ptr<Backend> backend = make_backend(o, m->sym(), units, targets);
   s.run("layout", [&] {
-    for (int32_t i = 0; i < m->num_graphs(); ++i) graph_opt::assign_layouts(m->graph(i), groups[i]);
+    for (int32_t i = 0; i < m->num_graphs(); ++i) graph_opt::assign_layouts(m->graph(i), groups[i], backend->layouts());
   });
   view.groups = &groups;
   after("layout", *m);
 
   std::vector<std::string> sites;
-  Units units(m->name, targets);
-  std::vector<cpu::KernelCompiler::Target> compiled;
-  for (size_t i = 0; i < units.size(); ++i) compiled.push_back({targets[i], &units[i]});
-  cpu::KernelCompiler compiler(m->sym(), compiled);
-  std::optional<GpuKernels> gpu_kernels;
-  GpuKernels* const gpu = o.target == "cuda" ? &gpu_kernels.emplace(m->sym()) : nullptr;
   std::vector<KernelEntry> kernels = s.run("lower", [&] { return lower_all(*m, groups, sites); });
   view.kernels = &kernels;
   reached("lower");
-  const Refusals refusals = s.run("schedule", [&] { return schedule_all(s, kernels, compiler, gpu); });
+  const Refusals refusals = s.run("schedule", [&] { return schedule_all(s, kernels, *backend); });
   reached("schedule");
 
   host::Weights weights;
   host::Program program = s.run("plan", [&] { return plan(s, *m, groups, kernels, sites, weights); });
-  host::DevicePart device;
-  if (gpu) {
-    host::place_on_device(program, m->sym());
-    device = s.run("nvcc", [&] { return gpu->part(program, o); });
-  }
+  const std::optional<host::DevicePart> device = s.run("device", [&] { return backend->device_part(program); });
   s.print("plan", [&] { return host::text(program); });
-  const std::string manifest = make_manifest(o, *m, program, gpu ? gpu->sources() : compiler.sources());
+  const std::string manifest = make_manifest(o, *m, program, backend->sources());
   const External external = external_weights(o, weights);
   s.run("emit", [&] {
-    host::emit(program, {manifest, weights.size(), external.name, external.header, targets[0].features, gpu ? &device : nullptr}, units[0].module());
+    host::emit(program, {manifest, weights.size(), external.name, external.header, targets[0].features, device ? &*device : nullptr}, units[0].module());
     s.print("emit", [&] { return units.ir_text(); });
   });
   s.run("optimise", [&] { units.each([&](size_t i) { units[i].optimise(); }); });

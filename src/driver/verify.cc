@@ -57,10 +57,12 @@ class Observer {
       const int32_t buffer = r["buffer"];
       const auto dtype = parse_dtype(r["dtype"].get<std::string>());
       if (!shape || !dtype || buffer >= s.num_buffers || info(*dtype).bits < 8) continue;
+      const DType stored = r.contains("stored") ? parse_dtype(r["stored"].get<std::string>()).value_or(*dtype) : *dtype;
       Observed::Value v;
-      v.tensor.dtype = *dtype, v.tensor.shape = *shape;
+      v.tensor.dtype = stored, v.tensor.shape = *shape;
       v.tensor.bytes = to_row_major(static_cast<const std::byte*>(s.buffers[buffer]), *shape,
-                                    r.value("order", std::vector<int>{}), byte_size(*dtype, 1));
+                                    r.value("order", std::vector<int>{}), byte_size(stored, 1));
+      v.tensor = converted(v.tensor, *dtype);
       v.kernel = step.contains("kernel") ? step["kernel"] : step["operator"];
       if (step.contains("work"))
         v.nodes = model_.manifest()["works"][step["work"].get<size_t>()]["nodes"].get<std::vector<std::string>>();
@@ -77,7 +79,8 @@ class Observer {
 
 class Verifier {
  public:
-  Verifier(const VerifyOptions& o, const CompileHooks& hooks) : o_(o), hooks_(hooks) {}
+  Verifier(const VerifyOptions& o, const CompileHooks& hooks)
+      : o_(o), hooks_(hooks), tolerance_(o.tolerance > 0 ? o.tolerance : tolerance_of(o.compile.precision)) {}
 
   VerifyReport run() {
     Options compile_options = o_.compile;
@@ -141,14 +144,14 @@ class Verifier {
 
   // How far output i may be from the reference: what ONNX Runtime's own two modes differ by counts double.
   double bound_of(size_t i) const {
-    if (i >= reference_.optimised.size() || reference_.optimised[i].dtype == DType::none) return o_.tolerance;
+    if (i >= reference_.optimised.size() || reference_.optimised[i].dtype == DType::none) return tolerance_;
     const Difference own = compare(reference_.optimised[i], reference_.outputs[i]);
-    return own.problem.empty() && own.is_float ? std::max(o_.tolerance, 2 * own.relative) : o_.tolerance;
+    return own.problem.empty() && own.is_float ? std::max(tolerance_, 2 * own.relative) : tolerance_;
   }
 
   void compare_all(const Observed& compiled) {
     for (size_t i = 0; i < compiled.outputs.size(); ++i) bounds_.push_back(bound_of(i));
-    report_.bound = bounds_.empty() ? o_.tolerance : *std::max_element(bounds_.begin(), bounds_.end());
+    report_.bound = bounds_.empty() ? tolerance_ : *std::max_element(bounds_.begin(), bounds_.end());
     std::set<std::string> done;
     for (size_t i = 0; i < compiled.outputs.size() && i < reference_.outputs.size(); ++i) {
       if (reference_.outputs[i].dtype == DType::none) continue;  // not a tensor
@@ -283,8 +286,13 @@ class Verifier {
     report_.rewrite_text = last;
   }
 
+  static double tolerance_of(const std::string& precision) {
+    return precision == "f32" ? 1e-5 : precision == "bf16" ? 1e-1 : 2e-2;
+  }
+
   const VerifyOptions& o_;
   const CompileHooks& hooks_;
+  const double tolerance_;
   TemporaryFolder folder_;
   std::vector<Tensor> inputs_;
   std::vector<std::string> output_names_;

@@ -24,7 +24,7 @@ struct VerifyOptions {
   uint64_t seed = 0;
   std::string python = "python3";
   std::string reference = "auto";  // auto | onnxruntime | interpreter
-  double tolerance = 1e-5;         // of the range
+  double tolerance = 0;            // of the range; 0: that of the precision (1e-5, f16 and tf32 2e-2, bf16 1e-1)
   int threads = 0;
   bool bisect = false;
   int64_t work = 5'000'000;  // iterations that may be interpreted in one phase

@@ -285,6 +285,7 @@ Type Reader::type() {
     t.space = {static_cast<Space::Kind>(kind - kSpaces), static_cast<uint8_t>(index)};
   }
   if (take_word("order")) t.order = values<int>([&] { return integer(); });
+  if (take_word("stored")) t.storage = dtype();
   if (take_word("quant")) {
     Quantisation q;
     list("{", "}", [&] {

@@ -20,7 +20,7 @@ bool same_type(const Type& a, const Type& b) {
     return x == y || (x && y && equal(*x, *y));
   };
   auto equal = [](const auto& x, const auto& y) { return x == y; };
-  return a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape && a.space == b.space && a.order == b.order &&
+  return a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape && a.space == b.space && a.order == b.order && a.storage == b.storage &&
          same_pointee(a.quant, b.quant, equal) && same_pointee(a.sharding, b.sharding, equal) &&
          same_pointee(a.element, b.element, same_type);
 }

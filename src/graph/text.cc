@@ -209,6 +209,7 @@ std::string text(const Type& t) {
   std::string s = std::string(name(t.dtype)) + value_text(t.shape);
   if (!(t.space == Space{})) s += " on " + std::string(kSpaces[t.space.kind]) + ":" + std::to_string(t.space.index);
   if (!t.order.empty()) s += " order " + value_text(t.order);
+  if (t.storage != DType::none) s += " stored " + std::string(name(t.storage));
   if (t.quant) {
     s += " quant {scale: " + value_text(t.quant->scale) + ", zero_point: " + value_text(t.quant->zero_point);
     s += ", axis: " + value_text(t.quant->axis) + ", block: " + value_text(t.quant->block) + "}";

@@ -53,9 +53,13 @@ struct Type {
   std::shared_ptr<const Sharding> sharding;
   // sequence, optional
   std::shared_ptr<const Type> element;
+  // A tensor's elements in memory between kernels, where `precision` stores them narrower; none: dtype. What is
+  // computed stays dtype.
+  DType storage = DType::none;
 
+  DType stored() const { return storage == DType::none ? dtype : storage; }
   int rank() const { return static_cast<int>(shape.size()); }
-  static Type make(DType t, Shape s) { return Type{tensor, t, std::move(s), {}, {}, {}, {}, {}}; }
+  static Type make(DType t, Shape s) { return Type{tensor, t, std::move(s), {}, {}, {}, {}, {}, DType::none}; }
 };
 
 // --- attributes: about 15 structs serve all ops -------------------------------------------------------------------

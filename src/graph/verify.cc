@@ -115,6 +115,8 @@ class GraphVerifier {
     for (size_t d = 0; d < dims.size(); ++d)
       if (dims.size() != t.shape.size() || dims[d] != static_cast<int>(d))
         return say(who + " has an order that is no permutation of its dims");
+    if (t.storage != DType::none && (t.dtype != DType::f32 || (t.storage != DType::f16 && t.storage != DType::bf16)))
+      say(who + " has a storage type other than f16 or bf16 of f32");
     if (t.quant && (t.quant->axis < -1 || t.quant->axis >= t.rank())) say(who + " is quantised along no dim of it");
     if (t.sharding && t.sharding->mesh_axis_of_dim.size() != t.shape.size()) say(who + " has a sharding of other rank");
   }

@@ -32,7 +32,7 @@ bool is_convolution(OpKind op) { return op == OpKind::conv || op == OpKind::conv
 
 class Layouts {
  public:
-  Layouts(Graph& g, Groups& groups) : g_(g), groups_(groups) {
+  Layouts(Graph& g, Groups& groups, const LayoutPreferences& wanted) : g_(g), groups_(groups), wanted_(wanted) {
     for (size_t i = 0; i < groups.size(); ++i)
       for (NodeId n : groups[i].nodes) group_of_[n] = i;
   }
@@ -47,6 +47,7 @@ class Layouts {
         result.push_back(group);
         continue;
       }
+      if (group.kind == Group::kernel) copies += copy_operands(group, result);
       if (group.kind == Group::kernel)
         for (ValueId v : std::vector<ValueId>(group.outputs)) {
           if (!wants_channels_last(group, v)) continue;
@@ -61,6 +62,9 @@ class Layouts {
       result.insert(result.end(), after.begin(), after.end());
     }
     groups_ = std::move(result);
+    if (wanted_.weights_channels_last)
+      for (NodeId n : g_.order())
+        if (is_convolution(g_.node(n).op)) order_weights(g_.node(n));
     g_.sort();
     return copies;
   }
@@ -76,7 +80,7 @@ class Layouts {
   bool make_alias(Group& group) {
     const graph::Node& n = g_.node(group.nodes[0]);
     const ValueId x = n.operands[0], y = n.results[0];
-    if (g_.is_constant(x) || g_.is_output(y)) return false;
+    if (g_.is_constant(x) || g_.is_output(y) || g_.type(x).storage != g_.type(y).storage) return false;
     const std::vector<int>& perm = std::get<graph::PermAttr>(n.attr).perm;
     if (written_transposed(x, perm)) {
       g_.value(x).type.order = perm;
@@ -132,14 +136,67 @@ class Layouts {
     return std::any_of(users.begin(), users.end(), [&](NodeId u) { return works_on_rows(groups_[group_of_.at(u)]); });
   }
 
+  // As their image: a copy that is made anyway is made in the order they read best.
+  bool only_windows_use(ValueId v) const {
+    const auto& users = g_.value(v).users;
+    return !users.empty() && std::all_of(users.begin(), users.end(), [&](NodeId u) { return is_windowed(g_.node(u).op) && g_.node(u).operands[0] == v; });
+  }
+
   bool makes_by_convolution(const Group& group) const {
     return std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId n) { return is_convolution(g_.node(n).op); });
+  }
+
+  // The same weights may serve two convolutions; those want the same order then, or the first one's is as good.
+  void order_weights(const graph::Node& n) {
+    const ValueId w = n.operands[1];
+    const int rank = g_.type(w).rank();
+    if (!g_.is_constant(w) || !g_.type(w).order.empty()) return;
+    const graph::ConvAttr& a = std::get<graph::ConvAttr>(n.attr);
+    DimOrder order;
+    const bool transposed = n.op == OpKind::conv_transpose;  // [in, out / group, spatial]
+    const bool each_alone = !transposed && a.group > 1 && g_.type(w).shape[1].is_const(1);
+    if (!each_alone) order.push_back(transposed ? 1 : 0);
+    for (int d = 2; d < rank; ++d) order.push_back(d);
+    if (each_alone) order.push_back(1);
+    order.push_back(transposed || each_alone ? 0 : 1);
+    g_.value(w).type.order = order;
+  }
+
+  // In front of a group with a windowed op: its operand, channels-last. Returns how many copies were added.
+  int copy_operands(Group& group, Groups& result) {
+    int count = 0;
+    for (NodeId n : group.nodes) {
+      if (wanted_.copy_operands_from == 0 || !is_windowed(g_.node(n).op)) continue;
+      const ValueId x = g_.node(n).operands[0];
+      const graph::Type& t = g_.type(x);
+      const bool outside = std::find(group.inputs.begin(), group.inputs.end(), x) != group.inputs.end();
+      if (!outside || g_.is_constant(x) || t.rank() < 3 || t.rank() > 5 || !t.order.empty()) continue;
+      if (t.shape[1].constant().value_or(0) < wanted_.copy_operands_from) continue;
+      ValueId& copy = copies_.try_emplace(x, kNoValue).first->second;
+      if (copy == kNoValue) {
+        graph::Type type = t;
+        type.order = channels_last(t.rank());
+        g_.set_origins(g_.node(n).origins);
+        copy = g_.add_given(OpKind::copy, {x}, graph::NoAttr{}, type);
+        group_of_[g_.value(copy).producer] = group_of_.at(n);
+        result.push_back({Group::kernel, {g_.value(copy).producer}, {x}, {copy}});
+        ++count;
+      }
+      g_.set_operand(n, 0, copy);
+      const bool still = std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId m) {
+        const auto& operands = g_.node(m).operands;
+        return std::find(operands.begin(), operands.end(), x) != operands.end();
+      });
+      still ? group.inputs.push_back(copy) : std::replace(group.inputs.begin(), group.inputs.end(), x, copy);
+    }
+    return count;
   }
 
   // A windowed op in the group, or an input of this rank that lies channels-last.
   bool wants_channels_last(const Group& group, ValueId v) const {
     const int rank = g_.type(v).rank();
     if (rank < 3 || rank > 5) return false;
+    if (g_.producer(v).op == OpKind::copy && group.nodes.size() == 1) return only_windows_use(v);
     const bool windowed = std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId n) { return is_windowed(g_.node(n).op); });
     if (works_on_rows(group)) return windowed;
     return windowed || std::any_of(group.inputs.begin(), group.inputs.end(), [&](ValueId i) {
@@ -178,11 +235,13 @@ class Layouts {
 
   Graph& g_;
   Groups& groups_;
+  const LayoutPreferences& wanted_;
   std::unordered_map<NodeId, size_t> group_of_;
+  std::unordered_map<ValueId, ValueId> copies_;  // channels-last, of operands
 };
 
 }  // namespace
 
-int assign_layouts(Graph& g, Groups& groups) { return Layouts(g, groups).run(); }
+int assign_layouts(Graph& g, Groups& groups, const LayoutPreferences& wanted) { return Layouts(g, groups, wanted).run(); }
 
 }  // namespace tripod::graph_opt

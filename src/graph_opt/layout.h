@@ -11,7 +11,17 @@
 
 namespace tripod::graph_opt {
 
+// What a target's kernels want of memory beyond that.
+struct LayoutPreferences {
+  // Weights of convolutions lie in the order [out, spatial, in] ([spatial, out] where every channel is convolved by
+  // itself), so that what is contiguous in the image is contiguous in them. Otherwise the back end packs them.
+  bool weights_channels_last = false;
+  // A windowed op reads an operand that lies row-major through a channels-last copy where it has as many channels at
+  // least; 0: never. For fewer the copy costs more than the strided reads.
+  int64_t copy_operands_from = 0;
+};
+
 // Sets orders, and adds copies with their groups. Returns how many copies.
-int assign_layouts(graph::Graph& g, graph::Groups& groups);
+int assign_layouts(graph::Graph& g, graph::Groups& groups, const LayoutPreferences& wanted = {});
 
 }  // namespace tripod::graph_opt

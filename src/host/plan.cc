@@ -201,13 +201,13 @@ Place Planner::place(const Graph& g, ValueId v) const {
   auto it = places_.find({&g, v});
   TRIPOD_CHECK(it != places_.end() || g.is_constant(v), "value " + g.value(v).name + " has no place");
   if (it != places_.end()) return it->second;
-  const loop::Buffer plain = loop::make_buffer("c", g.type(v).dtype, g.type(v).shape, loop::Scope::constant);
+  const loop::Buffer plain = loop::make_buffer("c", g.type(v).stored(), g.type(v).shape, loop::Scope::constant);
   return {Place::weight, -1, weights_.place(g.bytes(v), g.type(v), plain)};
 }
 
 View Planner::view(const Graph& g, ValueId v) {
   if (v == kNoValue) return absent();
-  return {place(g, v), g.type(v).dtype, g.type(v).shape};
+  return {place(g, v), g.type(v).stored(), g.type(v).shape};
 }
 
 Place Planner::make_result(const Graph& g, ValueId v, Steps& steps) {
@@ -230,7 +230,7 @@ Place Planner::make_result(const Graph& g, ValueId v, Steps& steps) {
 Place Planner::arena_for(const Graph& g, ValueId v) {
   const graph::Type& t = g.type(v);
   const Index count = graph::element_count(g.sym(), t.shape);
-  const int bits = info(t.dtype).bits;
+  const int bits = info(t.stored()).bits;
   return arena(g.value(v).name, bits >= 8 ? count * (bits / 8) : sym::ceildiv(count * bits, 8));
 }
 
@@ -275,7 +275,7 @@ Work Planner::operator_work(const Node& n, const std::string& name, const std::v
 void Planner::note_result(Step& s, int32_t buffer, const Graph& g, ValueId v) const {
   if (&g != &m_.main()) return;
   const graph::Type& t = g.type(v);
-  s.results.push_back({buffer, g.value(v).name, t.dtype, t.shape, t.order});
+  s.results.push_back({buffer, g.value(v).name, t.dtype, t.shape, t.order, t.stored()});
 }
 
 }  // namespace tripod::host

@@ -66,6 +66,7 @@ struct Result {
   DType dtype;
   std::vector<Index> shape;
   std::vector<int> order;           // of its dims in memory, outermost first; empty: row-major
+  DType stored;                     // of its elements in memory: dtype, or narrower (graph::Type::storage)
 };
 
 struct Step;

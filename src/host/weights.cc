@@ -1,9 +1,11 @@
 #include "host/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/diagnostic.h"
+#include "base/float_bits.h"
 #include "base/sha256.h"
 
 namespace tripod::host {
@@ -81,7 +83,24 @@ std::string Weights::identity() const {
   return hash.hex();
 }
 
+// The elements as they are stored. Numbers beyond the narrow type's range become its largest: a mask of -3.4e38 must not
+// turn into an infinity, of which a row of nothing else would make NaN.
+static graph::ConstAttr narrowed(const graph::ConstAttr& bytes, const graph::Type& t) {
+  auto owned = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(bytes.size) / 2);
+  const double most = decode_float(t.storage, t.storage == DType::f16 ? 0x7bff : 0x7f7f);
+  for (int64_t i = 0; i < bytes.size / 4; ++i) {
+    const double v = load_double(DType::f32, bytes.data, i);
+    store_double(t.storage, owned->data(), i, std::isfinite(v) ? std::clamp(v, -most, most) : v);
+  }
+  return {owned, owned->data(), static_cast<int64_t>(owned->size()), {}};
+}
+
 int64_t Weights::place(const graph::ConstAttr& bytes, const graph::Type& t, const loop::Buffer& wanted) {
+  if (t.storage != DType::none) {
+    graph::Type stored = t;
+    stored.dtype = t.storage, stored.storage = DType::none;
+    return place(narrowed(bytes, t), stored, wanted);
+  }
   std::vector<int64_t> shape;
   for (const sym::Expr& e : t.shape) shape.push_back(e.value());
   std::string key = content_key(bytes.data, bytes.size);

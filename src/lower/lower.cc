@@ -23,7 +23,7 @@ Lowering::Lowering(const Graph& g, const graph::Group& group, std::vector<std::s
   const auto param = [&](ValueId v) {
     const Type& t = g.type(v);
     const bool constant = g.is_constant(v);
-    buffers_[v] = loop::make_buffer(identifier(g.value(v).name), t.dtype, t.shape,
+    buffers_[v] = loop::make_buffer(identifier(g.value(v).name), t.stored(), t.shape,
                                     constant ? loop::Scope::constant : loop::Scope::global, layout_of(sym(), t));
     params_.push_back(v);
   };

@@ -3,7 +3,7 @@
 // Each op of the group appends blocks (lower/*.cc, one function an op, listed in lower/table.cc). Values inside the
 // group become buffers that are allocated around the blocks; the group's inputs and outputs are parameters. Arithmetic
 // on f16 and bf16 is f32: such values are widened where they are loaded and rounded once, where an output is stored;
-// values inside the group stay f32.
+// values inside the group stay f32. The same holds of f32 values that are stored narrower (Type::storage).
 #pragma once
 
 #include <functional>

@@ -79,7 +79,7 @@ struct tp_symbol {
 // --- a model for a GPU ------------------------------------------------------------------------------------------
 // The kernels of a device, in one image for each architecture they were compiled for.
 struct tp_image {
-  int32_t arch;  // compute capability times ten (90): a cubin runs on exactly this one, PTX on this and later ones
+  int32_t arch;  // compute capability times ten (90): what a cubin was made for, or the least for PTX
   int32_t ptx;   // 0: cubin; 1: PTX text, ending in a NUL
   const void* data;
   int64_t size;

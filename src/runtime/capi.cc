@@ -21,7 +21,8 @@ tripod_status api_create_context(const tripod_context_options* options, tripod_c
   tripod_context* context = new_context();
   if (!context) return set_last_error(TRIPOD_OUT_OF_MEMORY, "create_context: out of memory");
   if (gpu)
-    if (tripod_status bad = cuda::attach(context->run, options ? options->device_id : 0, options ? options->stream : nullptr, false)) {
+    if (tripod_status bad = cuda::attach(context->run, options ? options->device_id : 0, options ? options->stream : nullptr, false,
+                                       options && options->cuda_graphs)) {
       delete_context(context);
       return bad;
     }

@@ -21,6 +21,8 @@
 
 namespace tripod::rt::cuda {
 
+constexpr int32_t kMaxArguments = 512;  // of a kernel: 4 KB of parameters, which every architecture takes
+constexpr int32_t kMaxGraphParts = 64;  // further parts of a call are launched one by one
 constexpr int32_t kMaxModules = 64;  // more parts than the compiler makes
 
 struct Device {
@@ -40,6 +42,8 @@ struct Device {
   char lost_text[160];
 };
 
+struct Graphs;
+
 struct State {
   Device* device;
   const Driver* driver;
@@ -54,6 +58,8 @@ struct State {
   bool captured;                     // ... but no more: a CUDA graph replays work on its memory
   bool waits;                        // for `last`, before this call does anything
   Event* last;                       // of a pooled context: the end of its last call
+  Graphs* graphs;                    // null: kernels are launched one by one (cuda_graph.cc)
+  Event *begin, *end;                // around a kernel, for the step hook
 };
 
 // --- devices (cuda_device.cc) ---
@@ -62,7 +68,7 @@ tripod_status open_device(int32_t id, Device** out);
 void close_devices();
 
 // --- the GPU side of a context (cuda_state.cc) ---
-tripod_status attach(tp_run& run, int32_t device_id, void* stream, bool pooled);  // sets last_error
+tripod_status attach(tp_run& run, int32_t device_id, void* stream, bool pooled, bool graphs = false);  // sets last_error
 void detach(tp_run& run);
 void set_stream(State& state, void* stream);
 tripod_status begin_call(tp_run& run);
@@ -77,6 +83,15 @@ bool is_capturing(const State& state);
 bool reserve_device(tp_run& run, Buffer& buffer, int64_t bytes, const char* what);
 void release_device(const State& state, Buffer& buffer);
 tripod_status driver_failed(tp_run& run, Result error, const char* what);
+
+// --- launches as graphs (cuda_graph.cc) ---
+tripod_status make_graphs(State& state);  // sets last_error
+void delete_graphs(State& state, bool driver_works);
+void begin_graphs(tp_run& run);
+// False: not now, it has to be launched by itself.
+bool collect_launch(State& state, int32_t k, const uint64_t* args, int32_t num_args, const int64_t* geometry);
+// Before anything else goes to the stream, and before memory is freed. Without graphs it does nothing.
+tripod_status flush_launches(tp_run& run);
 
 // --- the caller's tensors (cuda_tensors.cc) ---
 tripod_status check_input_device(tp_run& run, int32_t i, const tripod_value* inputs);

@@ -11,15 +11,20 @@ constexpr int32_t kMaxDevices = 64;
 std::atomic<Device*> devices[kMaxDevices];
 Mutex making;
 
-// The cubin for exactly this architecture, else the newest PTX that it can run.
+// A cubin also runs on later devices of its generation (sm_80's on sm_86 and sm_89); sm_90a's on its own only.
+bool runs_on(const tp_image& image, int32_t arch) {
+  return image.arch == arch || (arch < 90 && image.arch / 10 == arch / 10 && image.arch < arch);
+}
+
+// The cubin made for the nearest architecture, else the newest PTX that it can run.
 const tp_image* choose_image(const tp_device_part& part, int32_t arch) {
-  const tp_image* best = nullptr;
+  const tp_image *cubin = nullptr, *ptx = nullptr;
   for (int32_t i = 0; i < part.num_images; ++i) {
     const tp_image& image = part.images[i];
-    if (!image.ptx && image.arch == arch) return &image;
-    if (image.ptx && image.arch <= arch && (!best || image.arch > best->arch)) best = &image;
+    const tp_image*& best = image.ptx ? ptx : cubin;
+    if ((image.ptx ? image.arch <= arch : runs_on(image, arch)) && (!best || image.arch > best->arch)) best = &image;
   }
-  return best;
+  return cubin ? cubin : ptx;
 }
 
 tripod_status no_image(const tp_device_part& part, const Device& device) {
@@ -31,8 +36,8 @@ tripod_status no_image(const tp_device_part& part, const Device& device) {
                                       part.images[i].ptx ? "PTX for compute_" : "sm_", part.images[i].arch));
   return set_last_error(TRIPOD_UNSUPPORTED,
                         "architecture not in the file: the device is sm_%d (cuda:%d, %s), the file has %s; compile the "
-                        "model with --arch=%d",
-                        device.arch, device.id, name, has, device.arch);
+                        "model with --arch=sm_%d%s, or with --arch=compute_80 as well",
+                        device.arch, device.id, name, has, device.arch, device.arch >= 90 ? "a" : "");
 }
 
 tripod_status failed(const Device& device, Result r, const char* what) {
@@ -116,13 +121,14 @@ tripod_status fill_device(Device& device) {
   if (r == 0) r = driver.device_attribute(&device.shared_limit, kSharedOptIn, device.handle);
   if (r != 0) return failed(device, r, "asking for its properties");
   device.arch = major * 10 + minor;
-  const tp_image* image = choose_image(part, device.arch);
-  if (!image) return no_image(part, device);
+  const bool empty = part.num_kernels == 0;  // only copies and host steps: nothing was compiled
+  const tp_image* image = empty ? nullptr : choose_image(part, device.arch);
+  if (!image && !empty) return no_image(part, device);
   r = driver.primary_retain(&device.primary, device.handle);
   if (r != 0) return failed(device, r, "making its context");
   Current current(device);
   if (current.status() != 0) return failed(device, current.status(), "making its context current");
-  for (int32_t i = 0; i < part.num_images; ++i)
+  for (int32_t i = 0; image && i < part.num_images; ++i)
     if (part.images[i].arch == image->arch && part.images[i].ptx == image->ptx)
       if (tripod_status bad = load_module(device, part.images[i])) return bad;
   if (tripod_status bad = find_kernels(device, part)) return bad;

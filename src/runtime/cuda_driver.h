@@ -18,6 +18,9 @@ struct Module;
 struct Function;
 struct Stream;
 struct Event;
+struct Graph;
+struct GraphNode;
+struct GraphExec;
 
 enum : Result {
   kOutOfMemory = 2,
@@ -71,6 +74,17 @@ struct Copy2d {
 };
 static_assert(sizeof(Copy2d) == 128);
 
+// CUDA_KERNEL_NODE_PARAMS_v2
+struct KernelNode {
+  Function* function;
+  uint32_t grid[3], block[3], shared;
+  void** parameters;
+  void** extra;
+  void* kernel;
+  Context* context;
+};
+static_assert(sizeof(KernelNode) == 72);
+
 // X(member, name in libcuda, parameters)
 #define TP_CUDA_FUNCTIONS(X)                                                                                       \
   X(init, cuInit, (uint32_t flags))                                                                                \
@@ -112,6 +126,16 @@ static_assert(sizeof(Copy2d) == 128);
   X(stream_wait, cuStreamWaitEvent, (Stream * stream, Event * event, uint32_t flags))                              \
   X(stream_capturing, cuStreamIsCapturing, (Stream * stream, int32_t* status))                                     \
   X(capture_mode, cuThreadExchangeStreamCaptureMode, (int32_t * mode))                                             \
+  X(graph_create, cuGraphCreate, (Graph * *graph, uint32_t flags))                                                 \
+  X(graph_destroy, cuGraphDestroy, (Graph * graph))                                                                \
+  X(graph_add_kernel, cuGraphAddKernelNode,                                                                        \
+    (GraphNode * *node, Graph * graph, GraphNode* const* after, size_t count, const KernelNode* kernel))           \
+  X(graph_instantiate, cuGraphInstantiateWithFlags, (GraphExec * *exec, Graph * graph, uint64_t flags))            \
+  X(graph_exec_set_kernel, cuGraphExecKernelNodeSetParams,                                                         \
+    (GraphExec * exec, GraphNode * node, const KernelNode* kernel))                                                \
+  X(graph_launch, cuGraphLaunch, (GraphExec * exec, Stream * stream))                                              \
+  X(graph_exec_destroy, cuGraphExecDestroy, (GraphExec * exec))                                                    \
+  X(event_elapsed, cuEventElapsedTime, (float* milliseconds, Event* begin, Event* end))                            \
   X(event_create, cuEventCreate, (Event * *event, uint32_t flags))                                                 \
   X(event_destroy, cuEventDestroy, (Event * event))                                                                \
   X(event_record, cuEventRecord, (Event * event, Stream * stream))                                                 \

@@ -6,7 +6,6 @@
 namespace tripod::rt::cuda {
 namespace {
 
-constexpr int32_t kMaxArguments = 512;        // 4 KB of parameters, which every architecture takes
 constexpr int64_t kPlainShared = 48 << 10;    // more has to be asked for
 
 tripod_status launch_failed(tp_run& run, int32_t k, const int64_t* g, Result error) {
@@ -36,6 +35,29 @@ tripod_status allow_shared(tp_run& run, int32_t k, const int64_t* g) {
   return TRIPOD_OK;
 }
 
+// A launch that the step hook is told of: alone on the GPU, between two events. Its buffers are the GPU's and are not
+// shown.
+template <typename F>
+Result timed(tp_run& run, int32_t step, const F& launch) {
+  State& s = *run.cuda;
+  const Driver& d = *s.driver;
+  if (is_capturing(s)) return launch();
+  Result r = 0;
+  if (!s.begin) r = d.event_create(&s.begin, 0);
+  if (r == 0 && !s.end) r = d.event_create(&s.end, 0);
+  if (r == 0) r = d.stream_synchronize(s.stream);
+  if (r == 0) r = d.event_record(s.begin, s.stream);
+  if (r == 0) r = launch();
+  if (r == 0) r = d.event_record(s.end, s.stream);
+  if (r == 0) r = d.event_synchronize(s.end);
+  float milliseconds = 0;
+  if (r == 0) r = d.event_elapsed(&milliseconds, s.begin, s.end);
+  if (r != 0) return r;
+  const tripod_step seen = {step, 0, nullptr, run.dims, static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6)};
+  run.step_hook(run.step_user, &seen);
+  return 0;
+}
+
 }  // namespace
 }  // namespace tripod::rt::cuda
 
@@ -48,12 +70,16 @@ int32_t tp_launch_grid(tp_run* run, int32_t k, uint64_t* args, int32_t num_args,
   if (!possible) return cuda::launch_failed(*run, k, g, 0);
   if (g[6] > cuda::kPlainShared && !s.device->large_shared[k].load(std::memory_order_acquire))
     if (tripod_status bad = cuda::allow_shared(*run, k, g)) return bad;
+  const uint64_t step = args[0];
   args[0] = s.record_address;
+  if (s.graphs && cuda::collect_launch(s, k, args, num_args, g)) return TRIPOD_OK;
   void* parameters[cuda::kMaxArguments];
   for (int32_t i = 0; i < num_args; ++i) parameters[i] = &args[i];
   auto n = [&](int i) { return static_cast<uint32_t>(g[i]); };
-  cuda::Result r = s.driver->launch(s.device->functions[k], n(0), n(1), n(2), n(3), n(4), n(5), n(6), s.stream,
-                                    parameters, nullptr);
+  const auto launch = [&] {
+    return s.driver->launch(s.device->functions[k], n(0), n(1), n(2), n(3), n(4), n(5), n(6), s.stream, parameters, nullptr);
+  };
+  cuda::Result r = run->step_hook ? cuda::timed(*run, static_cast<int32_t>(step), launch) : launch();
   if (r != 0) return cuda::launch_failed(*run, k, g, r);
   s.last_kernel = k;
   return TRIPOD_OK;

@@ -139,7 +139,7 @@ tripod_status driver_failed(tp_run& run, Result error, const char* what) {
               run.cuda->device->id, what, describe(*run.cuda->driver, error, text, sizeof text));
 }
 
-tripod_status attach(tp_run& run, int32_t device_id, void* stream, bool pooled) {
+tripod_status attach(tp_run& run, int32_t device_id, void* stream, bool pooled, bool graphs) {
   Device* device;
   if (tripod_status bad = open_device(device_id, &device)) return bad;
   run.cuda = static_cast<State*>(calloc(1, sizeof(State)));
@@ -149,6 +149,8 @@ tripod_status attach(tp_run& run, int32_t device_id, void* stream, bool pooled) 
   run.cuda->stream = static_cast<Stream*>(stream);
   run.cuda->last_kernel = -1;
   run.cuda->pooled = pooled;
+  if (graphs)
+    if (tripod_status bad = make_graphs(*run.cuda)) return bad;
   return fill_state(run);
 }
 
@@ -158,19 +160,23 @@ void detach(tp_run& run) {
   if (!s) return;
   const tp_model& model = tp_the_model;
   Context* before;
-  if (s->driver->current(&before) == 0) {  // not so at the end of a process, and in a forked child
+  const bool works = s->driver->current(&before) == 0;  // not so at the end of a process, and in a forked child
+  if (works) {
     Uncaptured uncaptured(*s->driver);
     Current current(*s->device);
     s->driver->synchronize();
+    delete_graphs(*s, true);
     for (int32_t i = 0; s->inputs && i < model.num_inputs; ++i) release_device(*s, s->inputs[i]);
     for (int32_t i = 0; s->outputs && i < model.num_outputs; ++i) release_device(*s, s->outputs[i]);
     for (int32_t i = 0; run.arenas && i < model.num_segments; ++i)
       if (model.segments[i].space == kTpDevice) release_device(*s, run.arenas[i].memory);
-    if (s->last) s->driver->event_destroy(s->last);
+    for (Event* e : {s->last, s->begin, s->end})
+      if (e) s->driver->event_destroy(e);
     if (s->record) s->driver->host_free(s->record);
   }
   for (int32_t i = 0; run.arenas && i < model.num_segments; ++i)
     if (model.segments[i].space == kTpDevice) run.arenas[i].memory = {};
+  delete_graphs(*s, false);
   free(s->inputs);
   free(s->outputs);
   free(s);
@@ -202,6 +208,7 @@ tripod_status begin_call(tp_run& run) {
   s.host_data = false;
   if (tripod_status bad = check_lost(run)) return bad;
   if (Result r = s.driver->push(s.device->primary)) return driver_failed(run, r, "making the device's context current");
+  if (s.graphs) begin_graphs(run);
   if (wait_for_last(run) == TRIPOD_OK && check_earlier(run) == TRIPOD_OK) return TRIPOD_OK;
   Context* popped;
   s.driver->pop(&popped);
@@ -211,6 +218,7 @@ tripod_status begin_call(tp_run& run) {
 // Also after an error, for what was enqueued before it.
 void end_call(tp_run& run) {
   State& s = *run.cuda;
+  flush_launches(run);
   if (s.host_data) {
     if (run.status == TRIPOD_OK)
       wait(run);
@@ -262,6 +270,7 @@ bool reserve_device(tp_run& run, Buffer& buffer, int64_t bytes, const char* what
     return false;
   }
   if (buffer.data) {  // what is enqueued may still use it
+    if (flush_launches(run) != TRIPOD_OK) return false;
     if (Result r = s.driver->stream_synchronize(s.stream)) return driver_failed(run, r, "waiting for the GPU") == TRIPOD_OK;
     release_device(s, buffer);
   }
@@ -302,6 +311,7 @@ const char* tp_device_weights(tp_run* run) {
 
 int32_t tp_copy_between(tp_run* run, void* to, const void* from, int64_t bytes, int32_t direction) {
   if (bytes <= 0) return TRIPOD_OK;
+  if (tripod_status bad = cuda::flush_launches(*run)) return bad;
   cuda::State& s = *run->cuda;
   auto size = static_cast<size_t>(bytes);
   auto target = reinterpret_cast<cuda::Address>(to), source = reinterpret_cast<cuda::Address>(from);

@@ -185,6 +185,7 @@ char* output_memory(tp_run& run, int32_t i, int64_t bytes, bool given) {
 // Staged outputs go to where the caller wants them; the call has ended on the GPU if one of them is host memory.
 tripod_status collect_outputs(tp_run& run) {
   State& s = *run.cuda;
+  if (tripod_status bad = flush_launches(run)) return bad;
   bool host = false;
   for (int32_t i = 0; i < tp_the_model.num_outputs; ++i) {
     OutputSlot& slot = run.outputs[i];

@@ -88,7 +88,7 @@ TEST_F(Cuda, ContextsComeAndGoWithoutALeak) {
   int64_t live = gpu.live_allocations;
   for (int i = 0; i < 300; ++i) {
     tripod_context* context = nullptr;
-    tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
+    tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, nullptr, nullptr, nullptr, nullptr, nullptr, 0};
     ASSERT_EQ(api().create_context(&options, &context), TRIPOD_OK);
     std::vector<float> out(static_cast<size_t>(c.n) * 4);
     c.outputs[2] = value(out.data(), TRIPOD_F32, c.positive_shape);

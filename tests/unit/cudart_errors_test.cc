@@ -34,7 +34,7 @@ tripod_status create(tripod_context_options options) {
   api().destroy_context(context);
   return status;
 }
-tripod_context_options on(int32_t id) { return {0, TRIPOD_CUDA, id, nullptr, nullptr, nullptr, nullptr, nullptr}; }
+tripod_context_options on(int32_t id) { return {0, TRIPOD_CUDA, id, nullptr, nullptr, nullptr, nullptr, nullptr, 0}; }
 
 TEST_F(Cuda, Describe) { EXPECT_STREQ(api().describe(), R"({"name": "fake gpu"})"); }
 
@@ -43,7 +43,7 @@ TEST_F(Cuda, WhichDevice) {
   EXPECT_EQ(create(on(1)), TRIPOD_OK);
   EXPECT_EQ(create(on(2)), TRIPOD_UNSUPPORTED);
   EXPECT_STREQ(api().last_error(), "no GPU: cuda:2 was asked for, the driver sees 2");
-  EXPECT_EQ(create({0, TRIPOD_CPU, 0, nullptr, nullptr, nullptr, nullptr, nullptr}), TRIPOD_UNSUPPORTED);
+  EXPECT_EQ(create({0, TRIPOD_CPU, 0, nullptr, nullptr, nullptr, nullptr, nullptr, 0}), TRIPOD_UNSUPPORTED);
   EXPECT_STREQ(api().last_error(), "create_context: this model has code for GPUs only: device must be TRIPOD_CUDA");
   tripod_context* context = nullptr;
   EXPECT_EQ(api().create_context(nullptr, &context), TRIPOD_OK);  // GPU 0
@@ -57,7 +57,7 @@ TEST_F(Cuda, Architectures) {
   EXPECT_EQ(create(on(1)), TRIPOD_UNSUPPORTED);
   EXPECT_STREQ(api().last_error(),
                "architecture not in the file: the device is sm_61 (cuda:1, Fake GPU), the file has sm_90, PTX for "
-               "compute_70, PTX for compute_80; compile the model with --arch=61");
+               "compute_70, PTX for compute_80; compile the model with --arch=sm_61, or with --arch=compute_80 as well");
 }
 
 TEST_F(Cuda, CodeThatDoesNotLoad) {

@@ -130,6 +130,8 @@ int32_t program(tp_run* run, int64_t* dims, char* const* inputs, const char*) {
   uint64_t c[] = {0, bits(sum), bits(inputs[1]), bits(out), bits(m), bits(rows)};
   uint64_t none[] = {0};
   if (launch(run, kScale, a, n * 4) || launch(run, kWeigh, b, n * 4) || launch(run, kPick, c, m)) return 1;
+  for (int i = 0; i < fake::behaviour.extra; ++i)
+    if (launch(run, kNothing, none, 1)) return 1;
   if (fake::behaviour.fault && launch(run, kFault, none, 1)) return 1;
   if (fake::behaviour.shared && launch(run, kNothing, none, 1)) return 1;
   if (fake::behaviour.fail) return tp_fail(run, 5, 0, "no solution", 0, 0);

@@ -16,6 +16,7 @@ struct Behaviour {
   bool fault = false;      // launches a kernel that stops the GPU
   int64_t shared = 0;      // bytes of dynamic shared memory of one launch
   int64_t block = 64;
+  int extra = 0;           // launches of a kernel that does nothing
   bool fail = false;       // returns an error after its launches
 };
 extern Behaviour behaviour;

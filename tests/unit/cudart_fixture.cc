@@ -36,6 +36,7 @@ Cuda::~Cuda() {
   EXPECT_EQ(gpu.live_allocations, 0);
   EXPECT_EQ(gpu.live_memory, 0);
   EXPECT_EQ(gpu.live_events, 0);
+  EXPECT_EQ(gpu.live_graphs, 0);
   EXPECT_EQ(gpu.live_modules, 0);
   EXPECT_EQ(gpu.retained, 0);
   EXPECT_EQ(gpu.current(), nullptr);
@@ -70,7 +71,7 @@ void* allocate(void* user, int32_t output, size_t bytes, tripod_dtype, int32_t, 
 
 }  // namespace
 
-Call::Call(tripod_device where, int64_t n, int64_t m, void* stream)
+Call::Call(tripod_device where, int64_t n, int64_t m, void* stream, bool graphs)
     : n(n), m(m), x_shape{n, 4}, ids_shape{m}, picked_shape{m, 4}, positive_shape{(n + 1) / 2, 4} {
   for (int64_t i = 0; i < n * 4; ++i) x.push_back(static_cast<float>(i % 8 < 4 ? i + 1 : -i));
   for (int64_t i = 0; i < m; ++i) ids.push_back((i * 5) % (n ? n : 1));
@@ -88,7 +89,7 @@ Call::Call(tripod_device where, int64_t n, int64_t m, void* stream)
   outputs[0] = value(place(host[0].data(), host[0].size() * 4), TRIPOD_F32, x_shape, where);
   outputs[1] = value(place(host[1].data(), host[1].size() * 4), TRIPOD_F32, picked_shape, where);
   outputs[2] = value(nullptr, TRIPOD_F32, positive_shape, where);
-  tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, stream, allocate, this, nullptr, nullptr};
+  tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, stream, allocate, this, nullptr, nullptr, graphs};
   EXPECT_EQ(api().create_context(&options, &context), TRIPOD_OK) << api().last_error();
 }
 

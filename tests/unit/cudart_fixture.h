@@ -67,7 +67,7 @@ struct Call {
   tripod_context* context = nullptr;
 
   // outputs[2] is left to the allocator.
-  Call(tripod_device where, int64_t n = 6, int64_t m = 3, void* stream = nullptr);
+  Call(tripod_device where, int64_t n = 6, int64_t m = 3, void* stream = nullptr, bool graphs = false);
   ~Call() { api().destroy_context(context); }
   Call(const Call&) = delete;
   tripod_status run() { return api().run(context, inputs, 2, outputs, 3); }

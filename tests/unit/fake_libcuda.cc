@@ -34,6 +34,17 @@ struct Function {
 struct Module {
   std::deque<Function> functions;
 };
+struct GraphNode {
+  GraphNode* after;
+  KernelNode kernel;
+  std::vector<uint64_t> arguments;
+};
+struct Graph {
+  std::deque<GraphNode> nodes;
+};
+struct GraphExec {
+  std::vector<std::pair<GraphNode*, GraphNode>> nodes;  // what the graph had, and what is launched
+};
 }  // namespace tripod::rt::cuda
 
 namespace fake_cuda {
@@ -103,6 +114,7 @@ void TheControls::reset() {
   missing.clear(), load_log.clear(), large_shared.clear();
   init_result = load_result = 0;
   launches = waits = allocations = copies = stream_waits = 0;
+  graphs_made = graph_launches = graph_patches = 0;
   for (Context& c : contexts) c.fault = 0;
   for (Stream& d : default_streams) d.queue.clear();  // what a fault has left undone
   for (Stream* s : streams) delete s;
@@ -250,20 +262,81 @@ Result function_set_attribute(Function* f, int32_t attribute, int32_t value) {
   ++controls.large_shared[f->kernel->name];
   return kSuccess;
 }
+// Parameters are taken at the launch.
+std::vector<uint64_t> taken(Function* f, void** parameters) {
+  std::vector<uint64_t> copy;
+  for (int32_t i = 0; i < f->kernel->parameters; ++i) copy.push_back(*static_cast<uint64_t*>(parameters[i]));
+  return copy;
+}
+bool possible(const KernelNode& k) {
+  const uint32_t *g = k.grid, *b = k.block;
+  uint64_t threads = uint64_t{b[0]} * b[1] * b[2];
+  return g[0] && g[1] && g[2] && g[1] <= 65535 && g[2] <= 65535 && g[0] <= INT32_MAX && threads && threads <= 1024 && !k.extra &&
+         static_cast<int32_t>(k.shared) <= k.function->allowed_shared;
+}
+Result work(const KernelNode& k, std::vector<uint64_t> arguments) {
+  std::vector<void*> pointers;
+  for (uint64_t& c : arguments) pointers.push_back(&c);
+  return k.function->kernel->run({{k.grid[0], k.grid[1], k.grid[2]}, {k.block[0], k.block[1], k.block[2]}, k.shared, pointers.data()});
+}
 Result launch(Function* f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared,
               Stream* stream, void** parameters, void** extra) {
   Lock lock(mutex);
-  uint64_t threads = uint64_t{bx} * by * bz;
-  if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || gx > INT32_MAX || !threads || threads > 1024 || extra) return kInvalidValue;
-  if (static_cast<int32_t>(shared) > f->allowed_shared) return kInvalidValue;
-  std::vector<uint64_t> copy;  // parameters are taken at the launch
-  for (int32_t i = 0; i < f->kernel->parameters; ++i) copy.push_back(*static_cast<uint64_t*>(parameters[i]));
+  const KernelNode k = {f, {gx, gy, gz}, {bx, by, bz}, shared, parameters, extra, nullptr, nullptr};
+  if (!possible(k)) return kInvalidValue;
   ++controls.launches;
-  return enqueue(stream, "cuLaunchKernel", [=]() mutable {
-    std::vector<void*> pointers;
-    for (uint64_t& c : copy) pointers.push_back(&c);
-    return f->kernel->run({{gx, gy, gz}, {bx, by, bz}, shared, pointers.data()});
+  return enqueue(stream, "cuLaunchKernel", [k, arguments = taken(f, parameters)] { return work(k, arguments); });
+}
+
+// A graph is a chain here, and its nodes run in the order in which they were added.
+Result graph_create(Graph** g, uint32_t) {
+  Lock lock(mutex);
+  ++controls.live_graphs;
+  return *g = new Graph, kSuccess;
+}
+Result graph_destroy(Graph* g) {
+  Lock lock(mutex);
+  --controls.live_graphs;
+  return delete g, kSuccess;
+}
+Result graph_add_kernel(GraphNode** node, Graph* g, GraphNode* const* after, size_t count, const KernelNode* k) {
+  Lock lock(mutex);
+  if (!possible(*k)) return kInvalidValue;
+  GraphNode* last = g->nodes.empty() ? nullptr : &g->nodes.back();
+  if ((count ? *after : nullptr) != last) complain(kInvalidValue, "cuGraphAddKernelNode: not behind the node before it");
+  g->nodes.push_back({last, *k, taken(k->function, k->parameters)});
+  return *node = &g->nodes.back(), kSuccess;
+}
+Result graph_instantiate(GraphExec** exec, Graph* g, uint64_t) {
+  Lock lock(mutex);
+  Result r;
+  if (!current("cuGraphInstantiateWithFlags", &r) || r) return r;
+  *exec = new GraphExec;
+  for (GraphNode& n : g->nodes) (*exec)->nodes.push_back({&n, n});
+  ++controls.graphs_made, ++controls.live_graphs;
+  return kSuccess;
+}
+Result graph_exec_set_kernel(GraphExec* exec, GraphNode* node, const KernelNode* k) {
+  Lock lock(mutex);
+  if (!possible(*k)) return kInvalidValue;
+  ++controls.graph_patches;
+  for (auto& [of, n] : exec->nodes)
+    if (of == node) return n = {nullptr, *k, taken(k->function, k->parameters)}, kSuccess;
+  return complain(kInvalidValue, "cuGraphExecKernelNodeSetParams: no such node");
+}
+Result graph_launch(GraphExec* exec, Stream* stream) {
+  Lock lock(mutex);
+  ++controls.graph_launches;
+  return enqueue(stream, "cuGraphLaunch", [nodes = exec->nodes] {
+    Result r = kSuccess;
+    for (size_t i = 0; r == kSuccess && i < nodes.size(); ++i) r = work(nodes[i].second.kernel, nodes[i].second.arguments);
+    return r;
   });
+}
+Result graph_exec_destroy(GraphExec* exec) {
+  Lock lock(mutex);
+  --controls.live_graphs;
+  return delete exec, kSuccess;
 }
 Result memory_info(size_t* free, size_t* total) {
   Lock lock(mutex);
@@ -429,13 +502,20 @@ Result event_synchronize(Event* e) {
   if (capture_forbids()) return complain(kCaptureUnsupported, "cuEventSynchronize during a capture");
   return e->done() ? kSuccess : run_all(e->stream);
 }
+// Every event is a microsecond behind the one before it.
+Result event_elapsed(float* milliseconds, Event* begin, Event* end) {
+  Lock lock(mutex);
+  if (!begin->done() || !end->done()) return kNotReady;
+  return *milliseconds = 0.001f, kSuccess;
+}
 
 const Driver kTable = {
     init, driver_version, error_name, error_text, device_count, device_get, device_name, device_attribute, primary_retain,
     primary_release, push, pop, get_current, synchronize, module_load, module_unload, module_function, function_attribute,
     function_set_attribute, launch, memory_info, alloc, free_device, host_alloc, host_free, host_address, copy_to_device,
     copy_to_device_async, copy_to_host_async, copy_async, copy_2d_async, set_bytes_async, stream_synchronize, stream_wait,
-    stream_capturing, exchange_capture_mode, event_create, event_destroy, event_record, event_query, event_synchronize};
+    stream_capturing, exchange_capture_mode, graph_create, graph_destroy, graph_add_kernel, graph_instantiate,
+    graph_exec_set_kernel, graph_launch, graph_exec_destroy, event_elapsed, event_create, event_destroy, event_record, event_query, event_synchronize};
 
 constexpr const char* kNames[] = {
 #define X(member, name, parameters) #name,

@@ -47,6 +47,7 @@ struct Controls {
   // what happened
   std::vector<std::string> complaints;
   int64_t launches = 0, waits = 0, allocations = 0, copies = 0, stream_waits = 0;
+  int64_t graphs_made = 0, graph_launches = 0, graph_patches = 0, live_graphs = 0;
   int64_t live_memory = 0, live_allocations = 0, live_events = 0, live_modules = 0, retained = 0;
   std::map<std::string, int32_t> large_shared;  // by kernel: times it was asked for
 

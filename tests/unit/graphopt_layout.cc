@@ -12,8 +12,9 @@ namespace {
 using Order = graph::DimOrder;
 
 struct Laid {
-  explicit Laid(const char* text) : module(graph::parse(text)), groups(graph_opt::fuse(module->main())) {
-    copies = graph_opt::assign_layouts(module->main(), groups);
+  explicit Laid(const char* text, const graph_opt::LayoutPreferences& wanted = {})
+      : module(graph::parse(text)), groups(graph_opt::fuse(module->main())) {
+    copies = graph_opt::assign_layouts(module->main(), groups, wanted);
   }
   graph::ValueId value(const std::string& name) const {
     for (graph::ValueId v = 0; v < static_cast<graph::ValueId>(module->main().num_values()); ++v)
@@ -104,6 +105,37 @@ graph @main(%x: f32[1, 8, 8, 3], %w: f32[16, 3, 1, 1]) {
   EXPECT_EQ(l.made_by("c"), graph::Group::alias);
   EXPECT_EQ(l.made_by("z"), graph::Group::alias);
   EXPECT_EQ(l.copies, 0);
+}
+
+constexpr const char* kConvolutions = R"(
+graph @main(%x: f32[1, 16, 8, 8]) {
+  %w = const f32[4, 16, 1, 1] [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63]
+  %d = const f32[4, 1, 2, 2] [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+  %a = conv(%x, %w) {strides: [1, 1], dilations: [1, 1], pads_begin: [0, 0], pads_end: [0, 0], output_padding: [], group: 1}
+  %b = conv(%a, %d) {strides: [1, 1], dilations: [1, 1], pads_begin: [0, 0], pads_end: [0, 0], output_padding: [], group: 4}
+  %y = reshape(%b) : f32[196]
+  return %y
+})";
+
+TEST(Layout, WeightsFollowTheImageWhereTheTargetWantsIt) {
+  const Laid plain(kConvolutions), last(kConvolutions, {.weights_channels_last = true});
+  EXPECT_EQ(plain.order("w"), Order{});
+  EXPECT_EQ(last.order("w"), (Order{0, 2, 3, 1}));
+  EXPECT_EQ(last.order("d"), (Order{2, 3, 1, 0}));  // each channel by itself: channels are the vector
+  EXPECT_EQ(last.order("a"), (Order{0, 2, 3, 1}));
+  EXPECT_EQ(last.copies, plain.copies);
+}
+
+TEST(Layout, OperandsOfManyChannelsAreCopiedWhereTheTargetWantsIt) {
+  const Laid few(kConvolutions, {.copy_operands_from = 17}), many(kConvolutions, {.copy_operands_from = 16});
+  const auto operand = [](const Laid& l) {
+    const graph::Graph& g = l.module->main();
+    return g.type(g.producer(l.value("a")).operands[0]).order;
+  };
+  EXPECT_EQ(operand(few), Order{});
+  EXPECT_EQ(operand(many), (Order{0, 2, 3, 1}));
+  EXPECT_EQ(many.copies, few.copies + 1);
+  EXPECT_TRUE(graph::verify(*many.module).empty());
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ struct Call {
     outputs[0] = value(sum.data(), TRIPOD_F32, x_shape);
     outputs[1] = value(cols.data(), TRIPOD_F32, y_shape);
     outputs[2] = value(nullptr, TRIPOD_I64, no_shape);
-    tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, nullptr, counting_allocator, &allocated, nullptr, nullptr};
+    tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, nullptr, counting_allocator, &allocated, nullptr, nullptr, 0};
     EXPECT_EQ(api().create_context(&options, &context), TRIPOD_OK);
   }
   ~Call() { api().destroy_context(context); }
@@ -253,10 +253,10 @@ TEST(Capi, DataDependentDimOutOfRange) {
 
 TEST(Capi, BadContextOptions) {
   tripod_context* context = nullptr;
-  tripod_context_options options = {7, TRIPOD_CPU, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
+  tripod_context_options options = {7, TRIPOD_CPU, 0, nullptr, nullptr, nullptr, nullptr, nullptr, 0};
   EXPECT_EQ(api().create_context(&options, &context), TRIPOD_INVALID_ARGUMENT);
   EXPECT_STREQ(api().last_error(), "create_context: version is 7, wanted 2");
-  options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
+  options = {TRIPOD_API_VERSION, TRIPOD_CUDA, 0, nullptr, nullptr, nullptr, nullptr, nullptr, 0};
   EXPECT_EQ(api().create_context(&options, &context), TRIPOD_UNSUPPORTED);
   EXPECT_STREQ(api().last_error(), "create_context: this model has code for the CPU only");
   EXPECT_EQ(api().set_num_threads(-1), TRIPOD_INVALID_ARGUMENT);
@@ -337,7 +337,7 @@ TEST(Steps, AreShownToTheHook) {
   };
   Call call(3, 2);
   std::vector<Seen> all;
-  tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, nullptr, counting_allocator, &call.allocated, nullptr, nullptr};
+  tripod_context_options options = {TRIPOD_API_VERSION, TRIPOD_CPU, 0, nullptr, counting_allocator, &call.allocated, nullptr, nullptr, 0};
   options.step_hook = [](void* user, const tripod_step* s) {
     auto* x = static_cast<const float*>(s->buffers[s->number == 11 ? 2 : 0]);
     static_cast<std::vector<Seen>*>(user)->push_back({s->number, s->num_buffers, {x, x + 12}, s->dims[fake::kN], s->nanoseconds});

@@ -28,7 +28,7 @@ std::vector<loop::Function> split_kernels(const loop::Function& f, std::vector<l
 
 Kernel KernelCompiler::add(const loop::Function& compute_form, std::vector<std::string>* log) {
   Kernel k;
-  k.function = loop::expand_math(loop::flatten(schedule(compute_form, c_, log)));
+  k.function = loop::expand_math(loop::flatten(schedule(compute_form, c_, log, options_)));
   std::vector<loop::Buffer> workspace;
   const auto kernels = split_kernels(k.function, workspace);
   k.params = k.function.params;

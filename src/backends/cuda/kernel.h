@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/cuda/cuda_c.h"
+#include "backends/cuda/rules/rules.h"
 #include "loop/ir.h"
 
 namespace tripod::cuda {
@@ -29,7 +30,7 @@ std::vector<loop::Function> split_kernels(const loop::Function& f, std::vector<l
 
 class KernelCompiler {
  public:
-  explicit KernelCompiler(sym::Context& c) : c_(c) {}
+  explicit KernelCompiler(sym::Context& c, const ScheduleOptions& o = {}) : c_(c), options_(o) {}
 
   // `log` (may be null): why each rule before the one that applied did not.
   Kernel add(const loop::Function& compute_form, std::vector<std::string>* log = nullptr);
@@ -38,6 +39,7 @@ class KernelCompiler {
 
  private:
   sym::Context& c_;
+  ScheduleOptions options_;
   std::unordered_map<std::string, int> names_;
   std::unordered_map<std::string, std::string> sources_;
   std::vector<std::string> symbols_;

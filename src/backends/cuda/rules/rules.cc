@@ -15,9 +15,9 @@ const std::vector<RuleRow>& rule_table() {
   return kTable;
 }
 
-loop::Function schedule(const loop::Function& f, sym::Context& c, std::vector<std::string>* log) {
+loop::Function schedule(const loop::Function& f, sym::Context& c, std::vector<std::string>* log, const ScheduleOptions& o) {
   for (const RuleRow& row : rule_table()) {
-    RuleResult r = row.rule(f, c);
+    RuleResult r = row.apply(f, c, o);
     if (r.outcome.applied) {
       r.function.rule = row.name;
       return r.function;

@@ -18,11 +18,24 @@ struct RuleResult {
   loop::Function function;   // scheduled, not yet flattened
 };
 
-using Rule = RuleResult (*)(const loop::Function& compute_form, sym::Context& c);
+// What the user allows (Options::precision), or the architectures do.
+struct ScheduleOptions {
+  bool tf32 = false;   // products of f32 factors may be those of their 11 leading bits
+};
 
 struct RuleRow {
+  using Rule = RuleResult (*)(const loop::Function& compute_form, sym::Context& c);
+  using RuleWithOptions = RuleResult (*)(const loop::Function& compute_form, sym::Context& c, const ScheduleOptions& o);
+
+  RuleRow(const char* n, Rule r) : name(n), rule(r) {}
+  RuleRow(const char* n, RuleWithOptions r) : name(n), with_options(r) {}
+  RuleResult apply(const loop::Function& f, sym::Context& c, const ScheduleOptions& o) const {
+    return with_options ? with_options(f, c, o) : rule(f, c);
+  }
+
   const char* name;
-  Rule rule;
+  Rule rule = nullptr;                      // one of the two
+  RuleWithOptions with_options = nullptr;
 };
 const std::vector<RuleRow>& rule_table();
 
@@ -33,7 +46,7 @@ RuleResult rows_shared(const loop::Function& f, sym::Context& c);
 RuleResult points(const loop::Function& f, sym::Context& c);
 
 // The first rule that applies; the function carries its name, `log` (may be null) each rule's reason for not applying.
-loop::Function schedule(const loop::Function& f, sym::Context& c, std::vector<std::string>* log);
+loop::Function schedule(const loop::Function& f, sym::Context& c, std::vector<std::string>* log, const ScheduleOptions& o = {});
 
 // --- what the rules share ---
 

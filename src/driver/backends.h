@@ -1,0 +1,36 @@
+// What makes the kernels of a target, as the pipeline sees it. Adding a target is a class in backends.cc and its line in
+// make_backend(); whatever differs between targets is asked here, not tested for in the pipeline.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "driver/execute.h"
+#include "driver/options.h"
+#include "driver/units.h"
+#include "graph_opt/layout.h"
+#include "host/emit.h"
+
+namespace tripod {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual graph_opt::LayoutPreferences layouts() const = 0;
+  // From compute form to code: fills e.kernel, and e.gpu where it launches on a GPU. `log`: why each rule before the one
+  // that applied did not. Returns the symbol of the last launch, "" where there is none.
+  virtual std::string add(KernelEntry& e, std::vector<std::string>* log) = 0;
+  virtual const std::unordered_map<std::string, std::string>& sources() const = 0;  // of kernels, by symbol, to be read
+  // Moves what the program's kernels touch into the device's memory, and compiles for it. Nothing: kernels are host code.
+  virtual std::optional<host::DevicePart> device_part(host::Program&) { return std::nullopt; }
+};
+
+// Throws CompileError for options that the target does not have. `units` and `targets` belong together.
+std::unique_ptr<Backend> make_backend(const Options& o, sym::Context& c, Units& units, const std::vector<cpu::CpuTarget>& targets);
+// The same check without a compile.
+void check_options(const Options& o);
+
+}  // namespace tripod
