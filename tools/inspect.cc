@@ -38,6 +38,8 @@ void print_kernel(const InspectOptions& o, const nlohmann::json& m) {
       if (w.contains(key)) j[key] = w[key];
     j["extent"] = s["extent"], j["grain"] = s["grain"];
   }
+  if (m["target"] == "cuda" && o.form != "loop")
+    throw CompileError({}, "--as " + o.form + ": a kernel for a GPU has its CUDA C only", "leave --as out");
   const std::string text = o.source ? kernel_source((*k)["loops"], o.kernel, m["cpu"], o.form) : "";
   if (o.json) {
     if (!text.empty()) j["source"] = text;
@@ -97,7 +99,7 @@ void add_inspect(CLI::App& app, int& code) {
   CLI::App* c = app.add_subcommand("inspect", "what a compiled model holds: inputs, outputs, dims, kernels");
   c->add_option("model", o->model, "the model.so")->required();
   CLI::Option* kernel = c->add_option("--kernel", o->kernel, "one kernel");
-  CLI::Option* source = c->add_flag("--source", o->source, "its text: loop IR, or what --as says")->needs(kernel);
+  CLI::Option* source = c->add_flag("--source", o->source, "its text: loop IR (CUDA C for a GPU), or what --as says")->needs(kernel);
   c->add_option("--as", o->form, "loop (the default), llvm, optimised, asm")->needs(source)->check(CLI::IsMember({"loop", "llvm", "optimised", "asm"}));
   c->add_option("--dim", o->dims, "NAME=VALUE, for the size of the arena (default: the least that each allows)");
   c->add_flag("--json", o->json, "the manifest as it is");

@@ -114,7 +114,7 @@ graph @main(%x: f32[8, 16], %i: i64[4, 1], %u: f32[4, 16]) {
   %b = softmax(%r) {axis: 0}
   %c = softmax(%x) {axis: 0}
   %d = reshape(%c) : f32[8, 16]
-  %e = scatter_nd(%d, %i, %u) {axis: 0, value: 0, flag_a: false, flag_b: false, text: "none"}
+  %e = scatter_nd(%d, %i, %u) {axis: 0, value: 0, flag_a: false, flag_b: false, text: 'none'}
   %f = softmax(%e) {axis: 1}
   return %b, %f
 })");
