@@ -78,6 +78,16 @@ llvm::Value* IndexEmitter::divide(sym::Expr e, bool remainder) {
   return remainder ? b_.CreateAdd(r, b_.CreateSelect(down, b, zero)) : b_.CreateSub(q, b_.CreateZExt(down, q->getType()));
 }
 
+// a + b or a * b of scalars; what may be beyond 64 bits by its range is noted when it is.
+llvm::Value* IndexEmitter::watched(sym::Expr e, llvm::Value* a, llvm::Value* b) {
+  const bool add = e->op == Op::add;
+  if (e->range.lo != sym::Range::kMin && e->range.hi != sym::Range::kMax) return add ? b_.CreateAdd(a, b) : b_.CreateMul(a, b);
+  llvm::Value* r = b_.CreateBinaryIntrinsic(add ? llvm::Intrinsic::sadd_with_overflow : llvm::Intrinsic::smul_with_overflow, a, b);
+  llvm::Value* beyond = b_.CreateExtractValue(r, 1);
+  overflow_ = overflow_ ? b_.CreateOr(overflow_, beyond) : beyond;
+  return b_.CreateExtractValue(r, 0);
+}
+
 llvm::Value* IndexEmitter::emit_node(sym::Expr e) {
   switch (e->op) {
     case Op::constant:
@@ -108,6 +118,7 @@ llvm::Value* IndexEmitter::emit_node(sym::Expr e) {
   }
   llvm::Value *a = emit(e.arg(0)), *b = emit(e.arg(1));
   if (a->getType() != b->getType()) a = splat(a), b = splat(b);
+  if (watched_ && (e->op == Op::add || e->op == Op::mul)) return watched(e, a, b);
   switch (e->op) {
     case Op::add: return b_.CreateAdd(a, b, "", false, true);
     case Op::mul: return b_.CreateMul(a, b, "", false, true);

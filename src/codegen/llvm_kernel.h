@@ -7,6 +7,7 @@
 #include <llvm/IR/Module.h>
 
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "codegen/llvm_unit.h"
@@ -40,7 +41,13 @@ class IndexEmitter {
   llvm::Value* emit_condition(sym::Expr e);  // i1 or <lanes x i1>
   llvm::Value* splat(llvm::Value* v);        // to `lanes` lanes when it is a scalar
 
+  // From here on sums and products may be beyond 64 bits. take_overflow(): has one been in what was emitted since the
+  // last call (an i1, null when none could have been)?
+  void watch_overflow() { watched_ = true; }
+  llvm::Value* take_overflow() { return std::exchange(overflow_, nullptr); }
+
  private:
+  llvm::Value* watched(sym::Expr e, llvm::Value* a, llvm::Value* b);
   llvm::Value* emit_node(sym::Expr e);
   llvm::Value* divide(sym::Expr e, bool remainder);
   llvm::IRBuilder<>& b_;
@@ -48,6 +55,8 @@ class IndexEmitter {
   sym::Expr lane_;
   int lanes_ = 1;
   int num_gathered_ = 0;  // bound variables that are vectors
+  bool watched_ = false;
+  llvm::Value* overflow_ = nullptr;
 };
 
 class KernelEmitter {

@@ -14,6 +14,10 @@ using graph::ValueId;
 
 namespace {
 
+// Longer chains are cut: compilers take more than linear time over very long expressions, and one pass over memory in
+// hundreds of operations costs nothing.
+constexpr size_t kMostNodes = 256;
+
 Group::Kind kind_of(const Graph& g, NodeId n) {
   const graph::Node& node = g.node(n);
   if (graph::has(node.op, graph::kSource)) return Group::source;
@@ -87,7 +91,7 @@ class Fuser {
     if (users.empty() || g_.is_output(v)) return -1;
     const int into = group_of_[users[0]];
     const Building& b = building_[into];
-    if (!b.open || ((contraction || row) && (b.contraction >= 0 || b.row >= 0))) return -1;
+    if (!b.open || b.group.nodes.size() >= kMostNodes || ((contraction || row) && (b.contraction >= 0 || b.row >= 0))) return -1;
     for (NodeId u : users) {
       const bool takes = graph::has(g_.node(u).op, graph::kElementwise) || (elementwise && u == b.row);
       if (group_of_[u] != into || !takes) return -1;

@@ -1,5 +1,6 @@
 // See emit.h. The program becomes one function; arena addresses are base + offsets[i], both read after entering a
-// segment; symbols are read from the dims array where they are used (a step may have set them).
+// segment; symbols are read from the dims array where they are used (a step may have set them). Sizes beyond 64 bits are
+// errors; shape arithmetic on tensors wraps, as it does in ONNX Runtime.
 #include "host/emit.h"
 
 #include <llvm/IR/IRBuilder.h>
@@ -18,6 +19,7 @@ namespace {
 class ProgramEmitter {
  public:
   ProgramEmitter(const Program& p, llvm::Module& m) : p_(p), m_(m), b_(m.getContext()), index_(b_) {
+    index_.watch_overflow();
     for (size_t i = 0; i < p.buffers.size(); ++i) {
       slot_.push_back(static_cast<int>(segment_buffers_[p.buffers[i].segment].size()));
       segment_buffers_[p.buffers[i].segment].push_back(static_cast<int>(i));
@@ -51,7 +53,7 @@ class ProgramEmitter {
     dims_ = f->getArg(0);
     const auto& list = segment_buffers_[segment];
     for (size_t i = 0; i < list.size(); ++i)
-      b_.CreateStore(expr(p_.buffers[list[i]].bytes), b_.CreateConstGEP1_64(b_.getInt64Ty(), f->getArg(1), i));
+      b_.CreateStore(expr_or(p_.buffers[list[i]].bytes, INT64_MAX), b_.CreateConstGEP1_64(b_.getInt64Ty(), f->getArg(1), i));
     b_.CreateRetVoid();
     return f;
   }
@@ -99,6 +101,14 @@ class ProgramEmitter {
       index_.bind(v, at);
     }
     return index_.emit(e);
+  }
+
+  // Or `otherwise` where a sum or product in it is beyond 64 bits.
+  llvm::Value* expr_or(Index e, int64_t otherwise) {
+    index_.take_overflow();
+    llvm::Value* v = expr(e);
+    llvm::Value* beyond = index_.take_overflow();
+    return beyond ? b_.CreateSelect(beyond, b_.getInt64(otherwise), v) : v;
   }
 
   llvm::AllocaInst* stack(llvm::Type* element, int64_t count) {
@@ -168,7 +178,7 @@ class ProgramEmitter {
       }
       case Step::output: {
         llvm::Value* shape = stack(i64, s.dims.size());
-        for (size_t i = 0; i < s.dims.size(); ++i) b_.CreateStore(expr(s.dims[i]), b_.CreateConstGEP1_64(i64, shape, i));
+        for (size_t i = 0; i < s.dims.size(); ++i) b_.CreateStore(expr_or(s.dims[i], -1), b_.CreateConstGEP1_64(i64, shape, i));
         llvm::Value* a = b_.CreateCall(runtime("tp_output", ptr, {ptr, i32, i32, ptr}),
                                        {run_, b_.getInt32(s.number), b_.getInt32(s.dims.size()), shape});
         stop_if(b_.CreateIsNull(a), b_.getInt32(5));
@@ -196,7 +206,7 @@ class ProgramEmitter {
         return;
       }
       case Step::set_dim:
-        stop_on_error(b_.CreateCall(runtime("tp_set_dim", i32, {ptr, i32, i64, i32}), {run_, b_.getInt32(s.number), expr(s.dims[0]), b_.getInt32(s.site)}));
+        stop_on_error(b_.CreateCall(runtime("tp_set_dim", i32, {ptr, i32, i64, i32}), {run_, b_.getInt32(s.number), expr_or(s.dims[0], INT64_MAX), b_.getInt32(s.site)}));
         return;
       case Step::read_dim: {
         const DType t = s.views[0].dtype;
@@ -206,7 +216,7 @@ class ProgramEmitter {
         return;
       }
       case Step::require: {
-        llvm::Value* good = b_.CreateICmpNE(expr(s.dims[0]), b_.getInt64(0));
+        llvm::Value* good = b_.CreateICmpNE(expr_or(s.dims[0], 0), b_.getInt64(0));
         when(b_.CreateNot(good), [&] {
           llvm::Value* code = b_.CreateCall(runtime("tp_fail", i32, {ptr, i32, i32, ptr, i64, i64}),
                                             {run_, b_.getInt32(1), b_.getInt32(s.site), string(s.text), b_.getInt64(0), b_.getInt64(0)});

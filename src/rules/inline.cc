@@ -1,6 +1,8 @@
 #include "rules/inline.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace tripod::rules {
 
@@ -22,16 +24,6 @@ Parts take_apart(const loop::Function& f) {
   return p;
 }
 
-bool reads(const Stmt& s, const Buffer& b) {
-  bool found = false;
-  loop::visit(s, [](const Stmt&) {}, [&](const Expr& e) { found = found || (e->op == loop::Op::load && e->buffer == b); });
-  return found;
-}
-bool writes(const Stmt& s, const Buffer& b) {
-  bool found = false;
-  loop::visit(s, [&](const Stmt& t) { found = found || (t->kind == StmtKind::store && t->buffer == b); });
-  return found;
-}
 bool is_reduction(const Stmt& s) {
   return std::any_of(s->iters.begin(), s->iters.end(), [](const loop::Iter& i) { return i.reduce; });
 }
@@ -57,56 +49,121 @@ bool is_definition(const Stmt& b) {
   return true;
 }
 
-struct Inliner : loop::Rewriter {
-  explicit Inliner(const Stmt& producer) : p_(*producer) {}
-  using loop::Rewriter::rewrite;
-  Expr rewrite(const Expr& e) override {
-    if (e->op != loop::Op::load || !(e->buffer == p_.body[0]->buffer)) return nullptr;
-    const Expr v = value_at(e->indices);
-    if (!e->guard) return v;
-    return loop::select(loop::from_index(DType::b1, e->guard), guard_loads(v, e->guard), apply(e->other));
+// Blocks that are put in the place of loads, by the buffer that each defines. Values are kept in iterators that all
+// definitions of one shape share: a chain then takes each value as it is, instead of renaming all that came before it
+// once more with every link.
+class Definitions {
+ public:
+  struct Value {
+    std::vector<loop::Iter> iters;
+    Expr value;
+    std::vector<std::pair<Indices, Expr>> at;  // loads of one place share one value: else x*x doubles with every link
+  };
+  Value& add(const Stmt& block) {
+    Indices extents;
+    for (const loop::Iter& i : block->iters) extents.push_back(i.extent);
+    const auto& shared = shared_.emplace(extents, block->iters).first->second;
+    return values_[block->body[0]->buffer.get()] = {shared, nullptr, {}};
+  }
+  void remove(const Buffer& b) { values_.erase(b.get()); }
+
+  // nullptr when b is not put in the place of loads.
+  Expr value(const Buffer& b, const Indices& at) {
+    const auto found = values_.find(b.get());
+    if (found == values_.end()) return nullptr;
+    Value& v = found->second;
+    sym::Map m;
+    bool same = true;
+    for (size_t d = 0; d < v.iters.size(); ++d) {
+      m[v.iters[d].var] = at[d];
+      same = same && v.iters[d].var == at[d];
+    }
+    if (same) return v.value;
+    for (const auto& [known, value] : v.at)
+      if (known == at) return value;
+    return v.at.emplace_back(at, loop::substitute(v.value, m)).second;
   }
 
  private:
-  // Loads of one place share one value: else a chain of x*x would double with every link.
-  Expr value_at(const Indices& at) {
-    for (const auto& [known, value] : values_)
-      if (known == at) return value;
-    sym::Map m;
-    for (size_t d = 0; d < p_.iters.size(); ++d) m[p_.iters[d].var] = at[d];
-    return values_.emplace_back(at, loop::substitute(p_.body[0]->value, m)).second;
-  }
-  const StmtNode& p_;
-  std::vector<std::pair<Indices, Expr>> values_;
+  struct ByHash {
+    size_t operator()(const Indices& is) const {
+      size_t h = is.size();
+      for (const Index& i : is) h = h * 31 + sym::Hash()(i);
+      return h;
+    }
+  };
+  std::unordered_map<Indices, std::vector<loop::Iter>, ByHash> shared_;
+  std::unordered_map<const loop::BufferNode*, Value> values_;
 };
+
+// Renames iterators and puts definitions in the place of loads; what is put there is not walked again.
+struct Inliner : loop::Rewriter {
+  Inliner(Definitions& definitions, sym::Map renamed) : definitions_(definitions), renamed_(std::move(renamed)) {}
+  using loop::Rewriter::rewrite;
+  Index rewrite_index(Index i) override { return renamed_.empty() ? i : sym::substitute(i, renamed_); }
+  Expr rewrite(const Expr& e) override {
+    if (e->op != loop::Op::load) return nullptr;
+    const Expr v = definitions_.value(e->buffer, rewrite_indices(e->indices));
+    if (!v || !e->guard) return v;
+    const Index guard = rewrite_index(e->guard);
+    return loop::select(loop::from_index(DType::b1, guard), guard_loads(v, guard), apply(e->other));
+  }
+
+ private:
+  Definitions& definitions_;
+  sym::Map renamed_;
+};
+
+// The blocks that read and write each buffer, in order.
+struct Uses {
+  std::vector<size_t> readers, writers;
+};
+std::unordered_map<const loop::BufferNode*, Uses> find_uses(const std::vector<Stmt>& blocks) {
+  std::unordered_map<const loop::BufferNode*, Uses> uses;
+  const auto note = [](std::vector<size_t>& list, size_t i) {
+    if (list.empty() || list.back() != i) list.push_back(i);
+  };
+  for (size_t i = 0; i < blocks.size(); ++i)
+    loop::visit(
+        blocks[i], [&](const Stmt& s) { if (s->kind == StmtKind::store) note(uses[s->buffer.get()].writers, i); },
+        [&](const Expr& e) { if (e->op == loop::Op::load) note(uses[e->buffer.get()].readers, i); });
+  return uses;
+}
 
 }  // namespace
 
 loop::Function inline_elementwise(const loop::Function& f, sym::Context&) {
-  Parts p = take_apart(f);
-  for (size_t i = 0; i < p.blocks.size();) {
-    const Stmt b = p.blocks[i];
+  const Parts p = take_apart(f);
+  std::unordered_set<const loop::BufferNode*> internal;
+  for (const Buffer& t : p.temporaries) internal.insert(t.get());
+  const auto uses = find_uses(p.blocks);
+  Definitions definitions;
+  std::vector<Stmt> left;
+  for (const Stmt& b : p.blocks) {
     const Buffer t = is_definition(b) ? b->body[0]->buffer : Buffer();
-    const bool internal = std::find(p.temporaries.begin(), p.temporaries.end(), t) != p.temporaries.end();
-    std::vector<size_t> readers;
-    int writers = 0, reducing = 0;
-    for (size_t j = 0; t && j < p.blocks.size(); ++j) {
-      writers += writes(p.blocks[j], t);
-      if (j != i && reads(p.blocks[j], t)) readers.push_back(j), reducing += is_reduction(p.blocks[j]);
+    if (t && internal.contains(t.get()) && uses.at(t.get()).writers.size() == 1 && !uses.at(t.get()).readers.empty()) {
+      const std::vector<size_t>& readers = uses.at(t.get()).readers;
+      int reducing = 0;
+      for (size_t j : readers) reducing += is_reduction(p.blocks[j]);
+      // A reader may repeat the work: a second reader always does, a contraction once for each result.
+      const bool repeats = readers.size() > 1 || (reducing && b->iters.size() < p.blocks[readers[0]]->iters.size());
+      Definitions::Value& d = definitions.add(b);
+      sym::Map renamed;
+      for (size_t i = 0; i < b->iters.size(); ++i)
+        if (!(b->iters[i].var == d.iters[i].var)) renamed[b->iters[i].var] = d.iters[i].var;
+      d.value = Inliner(definitions, renamed).apply(b->body[0]->value);
+      if (!repeats || is_cheap(d.value)) {
+        internal.erase(t.get());
+        continue;
+      }
+      definitions.remove(t);
     }
-    // A reader may repeat the work: a second reader always does, a contraction once for each result.
-    const bool repeats = readers.size() > 1 || (reducing && b->iters.size() < p.blocks[readers[0]]->iters.size());
-    if (!t || !internal || writers != 1 || readers.empty() || (repeats && !is_cheap(b->body[0]->value))) {
-      ++i;
-      continue;
-    }
-    for (size_t j : readers) p.blocks[j] = Inliner(b).apply(p.blocks[j]);
-    p.blocks.erase(p.blocks.begin() + i);
-    p.temporaries.erase(std::find(p.temporaries.begin(), p.temporaries.end(), t));
+    left.push_back(Inliner(definitions, {}).apply(b));
   }
   loop::Function r = f;
-  r.body = loop::seq(p.blocks);
-  for (size_t i = p.temporaries.size(); i-- > 0;) r.body = loop::alloc(p.temporaries[i], r.body);
+  r.body = loop::seq(left);
+  for (size_t i = p.temporaries.size(); i-- > 0;)
+    if (internal.contains(p.temporaries[i].get())) r.body = loop::alloc(p.temporaries[i], r.body);
   return r;
 }
 

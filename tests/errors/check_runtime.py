@@ -22,6 +22,7 @@ from onnx import TensorProto
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / d) for d in ("python", "tests")] + [str(Path(__file__).resolve().parent)]
 from bad_models import F32, I64, graph_model, info  # noqa: E402
+from hostile_models import squared_dims  # noqa: E402
 from harness import COMPILER, compile_model, in_child  # noqa: E402
 from onnx import helper, numpy_helper  # noqa: E402
 from tripod import Model, TripodError, capi  # noqa: E402
@@ -84,8 +85,20 @@ def data_dependent(a: onnx.ValueInfoProto, b: onnx.ValueInfoProto, y: onnx.Value
         "cumsum": of("CumSum", "a x", [a, ints("x")]),
         "resize": of("Resize", "a r t s", [a, ints("s", 2)], [numpy_helper.from_array(np.zeros(0, np.float32), n) for n in "rt"]),
         "nonmaxsuppression": of("NonMaxSuppression", "boxes scores m", [boxes, scores, ints("m", 1)]),
+        "powers": squared_dims(2),
+        "powers_inside": sum_of_powers(),
         "compress": of("Compress", "a c", [a, info("c", ["K"], TensorProto.BOOL)], axis=0),
     }
+
+
+def sum_of_powers() -> onnx.ModelProto:
+    """y = the sum over a tensor of N^4 * M^4 elements that lies in the arena."""
+    m = squared_dims(2)
+    m.graph.node[-1].output[0] = "big"
+    m.graph.node.append(node("CumSum", "big axis", "sums"))
+    m.graph.node.append(node("ReduceSum", "sums", "y", keepdims=0))
+    m.graph.initializer.append(numpy_helper.from_array(np.array(0), "axis"))
+    return m
 
 
 @dataclass
@@ -196,6 +209,11 @@ CALLS: dict[str, Call] = {
     "nms_negative": Call(
         "nonmaxsuppression", [np.zeros((1, 4, 4), np.float32), np.zeros((1, 1, 4), np.float32), i64(-1)], ANY_END, []),
     "compress_longer": Call("compress", [A, np.ones(5, bool)], ANY_END, []),
+    "powers": Call("powers", [np.zeros((3, 1), np.float32)], 0, []),
+    "powers_beyond": Call("powers", [np.zeros((65537, 0), np.float32)], ANY_ERROR, ["'y'", "no memory can hold"]),
+    "powers_wrap": Call("powers", [np.zeros((65536, 1), np.float32)], ANY_ERROR, ["'y'", "no memory can hold"]),
+    "powers_inside": Call("powers_inside", [np.zeros((3, 2), np.float32)], 0, []),
+    "powers_inside_wrap": Call("powers_inside", [np.zeros((65536, 1), np.float32)], ANY_ERROR, ["out of memory"]),
     "reversed_rows": Call("add", [A, A], 0, [], reversed_rows),
     "one_row_again": Call("add", [A, A], 0, [], lambda v: set_strides(v, 0, 1)),
     "empty": Call("add", [A[:0], A[:0]], ANY_END, []),

@@ -59,6 +59,14 @@ def cycle_of(length: int) -> onnx.ModelProto:
     return graph_model(nodes, [X], [info("v0", [2])])
 
 
+def squared_dims(times: int) -> onnx.ModelProto:
+    """A shape whose dims are those of x to the power of 2^times."""
+    nodes = [N("Shape", ["x"], ["s0"])]
+    nodes += [N("Mul", [f"s{k}"] * 2, [f"s{k + 1}"], name=f"square{k}") for k in range(times)]
+    nodes += [N("Expand", ["one", f"s{times}"], ["y"], name="expand")]
+    return graph_model(nodes, [info("x", ["N", "M"])], [ANY], [array([1], "one", np.float32)])
+
+
 def growing_dims(times: int) -> onnx.ModelProto:
     """Sums and products of two dims by turns: polynomials that explode."""
     nodes = [N("Shape", ["x"], ["s0"]), N("Shape", ["z"], ["s1"])]
@@ -75,6 +83,14 @@ def clamped_dims(times: int) -> onnx.ModelProto:
         now = f"v{k}"
     nodes += [N("Relu", [now], ["y"])]
     return graph_model(nodes, [info("x", ["N"])], [ANY], [array([1], "s"), array([-1], "e")])
+
+
+def long_shape_arithmetic(length: int) -> onnx.ModelProto:
+    """A shape that is a run-time scalar plus one, many times over."""
+    nodes = [N("Unsqueeze", ["n", "axis"], ["v0"])]
+    nodes += [N("Add", [f"v{k}", "one"], [f"v{k + 1}"]) for k in range(length)]
+    nodes += [N("Reshape", ["x", f"v{length}"], ["y"], name="view")]
+    return graph_model(nodes, [info("n", [], I64), info("x", ["N"])], [ANY], [array([0], "axis"), array([1], "one")])
 
 
 def adds(t: TensorProto, dtype: int = F32, dims: list[int] | None = None) -> onnx.ModelProto:
@@ -210,6 +226,8 @@ LEGAL: dict[str, Callable[[Path], None]] = {
     "square_chain": saved(chain("Mul", 60, twice=True)),
     "sum_wide": saved(graph_model([N("Sum", ["x"] * 2000, ["y"])], [X], [Y])),
     "concat_wide": saved(graph_model([N("Concat", ["x"] * 2000, ["y"], axis=0)], [X], [ANY])),
+    "shape_arithmetic_long": saved(long_shape_arithmetic(20_000)),
+    "dims_squared": saved(squared_dims(20)),
     "conv_no_channels": saved(one_node("Conv", [IMAGE, info("w", [0, 3, 3, 3])])),
     "names_strange": saved(graph_model([N("Relu", ["x\n%s\0"], ["\ty"], name="\x1b[31m")], [info("x\n%s\0", [2])], [info("\ty", [2])])),
 }
