@@ -25,6 +25,34 @@ int32_t Module::add_graph(std::string wanted) {
   return num_graphs() - 1;
 }
 
+void Module::remove_unreachable() {
+  std::vector<bool> seen(graphs_.size(), false);
+  std::vector<int32_t> work = {0};
+  while (!work.empty()) {
+    const int32_t i = work.back();
+    work.pop_back();
+    if (seen[i]) continue;
+    seen[i] = true;
+    for (NodeId n : graphs_[i]->order())
+      if (const auto* s = std::get_if<SubgraphAttr>(&graphs_[i]->node(n).attr))
+        work.insert(work.end(), s->graphs.begin(), s->graphs.end());
+  }
+  std::vector<int32_t> moved(graphs_.size(), -1);
+  std::vector<std::unique_ptr<Graph>> kept;
+  for (size_t i = 0; i < graphs_.size(); ++i) {
+    if (!seen[i]) continue;
+    moved[i] = static_cast<int32_t>(kept.size());
+    kept.push_back(std::move(graphs_[i]));
+  }
+  graphs_ = std::move(kept);
+  for (const auto& g : graphs_)
+    for (NodeId n = 0; n < g->num_nodes(); ++n)
+      if (auto* s = std::get_if<SubgraphAttr>(&g->node(n).attr)) {
+        if (g->node(n).dead) s->graphs.clear();
+        for (int32_t& b : s->graphs) b = moved[b];
+      }
+}
+
 // --- nodes and values -----------------------------------------------------------------------------------------------
 
 sym::Context& Graph::sym() const { return module_->sym(); }

@@ -156,6 +156,8 @@ class Module {
   const Graph& graph(int32_t i) const { return *graphs_[i]; }
   int32_t num_graphs() const { return static_cast<int32_t>(graphs_.size()); }
   int32_t add_graph(std::string name);
+  // Drops the graphs that main does not lead to; the indices of the others change.
+  void remove_unreachable();
 
   std::string name;                                       // of the model
   std::vector<std::pair<std::string, std::string>> metadata;

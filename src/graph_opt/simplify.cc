@@ -36,6 +36,7 @@ constexpr Pass kPasses[] = {
 
 void remove_dead(graph::Module& m) {
   for (int32_t i = 0; i < m.num_graphs(); ++i) m.graph(i).remove_dead();
+  m.remove_unreachable();
 }
 
 bool run_everywhere(graph::Module& m, const Pass& pass, Budget& budget, const SimplifyOptions& options) {

@@ -84,7 +84,8 @@ void lower_reduce(Lowering& l, const graph::Node& n) {
   if (direct) return;
   l.map(y, l.block_name() + "_result", [&](const Indices& at) {
     const Expr sum = loop::load(acc, at);
-    return n.op == OpKind::reduce_mean ? sum / loop::from_index(t, r.count) : sum;
+    // The mean of nothing is 0, as in ONNX Runtime (ONNX leaves it open), and no integer is divided by zero.
+    return n.op == OpKind::reduce_mean ? sum / loop::from_index(t, sym::max(r.count, 1)) : sum;
   });
 }
 

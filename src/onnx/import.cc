@@ -25,6 +25,16 @@ namespace {
 constexpr int kMinIr = 3, kMaxIr = 14;
 constexpr int64_t kMaxDim = (int64_t{1} << 31) - 1;
 
+std::string declared_text(const TypeProto& t) {
+  const auto& tensor = t.tensor_type();
+  const auto dtype = dtype_of(tensor.elem_type());
+  std::string s;
+  for (const auto& d : tensor.shape().dim())
+    s += (s.empty() ? "" : ", ") +
+         (d.has_dim_value() ? std::to_string(d.dim_value()) : d.dim_param().empty() ? "?" : d.dim_param());
+  return (dtype ? std::string(name(*dtype)) : "") + "[" + s + "]";
+}
+
 Site about(std::string what) { return {-1, "", std::move(what)}; }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -118,7 +128,7 @@ int32_t Import::add_graph(const std::string& name, int32_t parent) {
   return index;
 }
 
-// Graphs cannot be removed from a module: one that is left over at the end is empty and belongs to no node.
+// Graphs cannot be removed while others are under way: those left over at the end are empty and belong to no node.
 void Import::abandon_graphs(size_t keep) {
   for (; made_graphs.size() > keep; made_graphs.pop_back()) {
     const int32_t i = made_graphs.back();
@@ -297,6 +307,29 @@ void Import::check_default(const ::onnx::ValueInfoProto& input, ValueId v, const
   if (!same) error(site, "does not have the type of the initializer of that name, " + graph::text(have));
 }
 
+// Does a declared shape contradict the computed one, whatever the free dims are? A dim_param of an input that means
+// another dim here does not count: exporters give outputs such names carelessly, and ONNX Runtime takes them. Nor does a
+// shape without dims, which some exporters write where they know none.
+static bool contradicts(const TypeProto& declared, const Type& computed) {
+  if (!declared.has_tensor_type() || declared.tensor_type().shape().dim().empty()) return false;
+  const auto& shape = declared.tensor_type().shape();
+  if (shape.dim_size() != computed.rank()) return true;
+  for (int d = 0; d < computed.rank(); ++d) {
+    const auto& dim = shape.dim(d);
+    if (dim.has_dim_value() && dim.dim_value() >= 0 &&
+        sym::prove(sym::eq(computed.shape[d], dim.dim_value())) == sym::Truth::no)
+      return true;
+  }
+  return false;
+}
+
+void Import::check_declared(const ::onnx::ValueInfoProto& value, ValueId v, const Site& site) {
+  const Type& computed = module->main().type(v);
+  if (contradicts(value.type(), computed))
+    error(site, "is declared as " + declared_text(value.type()) + ", the nodes compute " + graph::text(computed),
+          "fix the declaration, or remove its shape");
+}
+
 void Import::read_inputs(Scope& scope) {
   std::set<std::string> initializers;
   for (const auto& t : model().graph().initializer()) initializers.insert(t.name());
@@ -363,13 +396,18 @@ ImportResult Import::run() {
       const DType have = module->main().type(*v).dtype;
       if (o.type().has_tensor_type() && dtype && *dtype != have)
         error(site, "is declared as " + std::string(name(*dtype)) + ", the nodes compute " + std::string(name(have)));
+      else
+        check_declared(o, *v, site);
       outputs.push_back(*v);
       names.push_back(o.name());
     }
   }
+  for (const auto& value : graph.value_info())
+    if (const auto v = scope.find(value.name()); v && *v >= 0) check_declared(value, *v, about("value '" + value.name() + "'"));
   if (!diagnostics.ok()) return result;
   module->main().set_origins({});
   module->main().set_outputs(std::move(outputs), std::move(names));
+  module->remove_unreachable();
   result.decisions = decided;
   result.module = std::move(module);
   return result;

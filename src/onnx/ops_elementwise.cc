@@ -1,6 +1,7 @@
 // Elementwise operators: unary math, activations, comparisons, casts, and those of two or more operands with numpy's
 // broadcasting. What differs before opset 7 and 8 is in ops_elementwise_legacy.cc.
 #include <cmath>
+#include <limits>
 
 #include "onnx/op_importer.h"
 
@@ -118,16 +119,30 @@ std::vector<ValueId> swiglu(NodeContext& c) {  // swish(a) * b with the operands
 
 // --- clip ---------------------------------------------------------------------------------------------------------
 
+// A bound that is missing is the type's lowest or largest number: infinities are clamped to it.
+ValueId default_bound(const NodeContext& c, ValueId x, bool upper) {
+  if (!is_float(c.dtype(x))) return kNoValue;
+  const auto largest = [&]() -> double {
+    switch (c.dtype(x)) {
+      case DType::f16: return 65504;
+      case DType::bf16: return 0x1.FEp127;
+      case DType::f64: return std::numeric_limits<double>::max();
+      default: return std::numeric_limits<float>::max();
+    }
+  };
+  return c.scalar_of(x, upper ? largest() : -largest());
+}
+
 std::vector<ValueId> clip_attributes(NodeContext& c) {  // opset 6: attributes
   c.need_float(0);
   const ValueId x = c.input(0);
-  const auto bound = [&](const char* name) { return c.has(name) ? c.scalar_of(x, c.attr_float(name)) : kNoValue; };
-  const ValueId lo = bound("min"), hi = bound("max");
+  const ValueId lo = c.has("min") ? c.scalar_of(x, c.attr_float("min")) : default_bound(c, x, false);
+  const ValueId hi = c.has("max") ? c.scalar_of(x, c.attr_float("max")) : default_bound(c, x, true);
   return {c.add(OpKind::clip, {x, lo, hi})};
 }
 
 std::vector<ValueId> clip(NodeContext& c) {  // opset 11: optional operands, scalars
-  std::vector<ValueId> operands{c.input(0), kNoValue, kNoValue};
+  std::vector<ValueId> operands{c.input(0), default_bound(c, c.input(0), false), default_bound(c, c.input(0), true)};
   for (int i = 1; i < 3; ++i) {
     if (!c.has_input(i)) continue;
     c.need_same_dtype(0, i);

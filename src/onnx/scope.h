@@ -91,6 +91,7 @@ class Import {
   void bind_options();
   void read_inputs(Scope& scope);
   void check_default(const ::onnx::ValueInfoProto& input, ValueId v, const Site& site);
+  void check_declared(const ::onnx::ValueInfoProto& value, ValueId v, const Site& site);
   Expr symbol_for(const std::string& dim_param);
   std::map<std::pair<std::string, std::string>, std::vector<const Row*>> rows_;
   std::map<std::tuple<std::string, std::string, std::string>, const ::onnx::FunctionProto*> functions_;

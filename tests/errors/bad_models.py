@@ -68,6 +68,14 @@ def cycle() -> onnx.ModelProto:
                        [info("x", [2])], [info("b", [2])])
 
 
+def declared(output: list[Any], middle: list[Any] | None = None, shape: list[Any] | None = None) -> onnx.ModelProto:
+    """Two Relus, with what is said of the shapes of their results."""
+    nodes = [helper.make_node("Relu", ["x"], ["mid"]), helper.make_node("Relu", ["mid"], ["y"])]
+    m = graph_model(nodes, [info("x", shape or [2, 4])], [info("y", output)])
+    m.graph.value_info.extend([info("mid", middle)] if middle else [])
+    return m
+
+
 def several_errors() -> onnx.ModelProto:
     return graph_model([helper.make_node("Foo", ["x"], ["a"], name="one/foo"), helper.make_node("Relu", ["a"], ["b"], name="fine"),
                         helper.make_node("Bar", ["b"], ["c"], name="two/bar")], [info("x", [2])], [info("c", [2])])
@@ -134,6 +142,10 @@ CASES: dict[str, Bad] = {
     "missing_value": Bad(saved(missing_value()), ["act", "Relu", "ghost"]),
     "duplicate_value": Bad(saved(duplicate_value()), ["second", "Neg", "y"]),
     "undefined_output": Bad(saved(undefined_output()), ["nowhere"]),
+    "output_shape": Bad(saved(declared([3, 4])), ["output 'y'", "[3, 4]", "[2, 4]"]),
+    "output_rank": Bad(saved(declared([8])), ["output 'y'", "[8]", "[2, 4]"]),
+    "value_shape": Bad(saved(declared([2, 4], [2, 5])), ["value 'mid'", "[2, 5]", "[2, 4]"]),
+    "output_free_dim": Bad(saved(declared(["K", 0], None, ["N", 4])), ["output 'y'", "[K, 0]", "[N, 4]"]),
     "unknown_op": Bad(saved(one("Foo", [X])), ["node 0", "Foo", "bad/node"]),
     "unknown_domain": Bad(saved(one("Relu", [X], domain="my.ops")), ["node 0", "Relu", "bad/node", "my.ops"]),
     "several_errors": Bad(saved(several_errors()), ["one/foo", "two/bar", "2 errors"]),

@@ -132,6 +132,7 @@ TEST(OnnxImport, IfByDimsTakesTheBranch) {
                      output("y")));
   EXPECT_NE(t.find("reshape(%x) : f32[S]"), std::string::npos) << t;
   EXPECT_EQ(t.find("relu"), std::string::npos) << t;
+  EXPECT_EQ(t.find("unused"), std::string::npos) << t;  // no graph of the branch not taken is left over
 }
 
 const std::string kRanks = input("x", {"B", "S"}) + node("Shape", {"x"}, {"s"}) + scalar("zero", 0) + scalar("one", 1) +
