@@ -22,11 +22,12 @@ std::vector<loop::Function> split_phases(const loop::Function& f, sym::Context&,
     workspace.push_back(body->buffer);
     body = body->body[0];
   }
+  constexpr size_t kMostStatements = 128;  // LLVM takes more than linear time over very long functions
   std::vector<std::vector<Stmt>> groups;
   bool last_parallel = true;
   for (const Stmt& s : body->kind == StmtKind::seq ? body->body : std::vector<Stmt>{body}) {
     const bool p = has_parallel(s);
-    if (p || last_parallel) groups.emplace_back();
+    if (p || last_parallel || groups.back().size() >= kMostStatements) groups.emplace_back();
     groups.back().push_back(s);
     last_parallel = p;
   }
