@@ -34,7 +34,7 @@ struct Device {
   Module* modules[kMaxModules];  // of the images that fit, each with a part of the kernels
   int32_t num_modules;
   Function** functions;              // by the numbers of tp_launch_grid
-  std::atomic<uint8_t>* large_shared;  // of each kernel: may have as much shared memory as the device gives
+  std::atomic<int32_t>* shared_allowed;  // of each kernel: dynamic shared memory that it may have; 0 until it is asked for
   int32_t shared_limit;              // bytes of shared memory of a block, at most
   Address weights;                   // 0: the model has none
   Mutex losing;

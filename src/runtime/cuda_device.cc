@@ -82,8 +82,8 @@ Result find_kernel(Device& device, int32_t k, const char* name) {
 tripod_status find_kernels(Device& device, const tp_device_part& part) {
   auto n = static_cast<size_t>(part.num_kernels > 0 ? part.num_kernels : 1);
   device.functions = static_cast<Function**>(calloc(n, sizeof(Function*)));
-  device.large_shared = static_cast<std::atomic<uint8_t>*>(calloc(n, sizeof(std::atomic<uint8_t>)));
-  if (!device.functions || !device.large_shared) return set_last_error(TRIPOD_OUT_OF_MEMORY, "out of memory");
+  device.shared_allowed = static_cast<std::atomic<int32_t>*>(calloc(n, sizeof(std::atomic<int32_t>)));
+  if (!device.functions || !device.shared_allowed) return set_last_error(TRIPOD_OUT_OF_MEMORY, "out of memory");
   for (int32_t k = 0; k < part.num_kernels; ++k)
     if (Result r = find_kernel(device, k, part.kernels[k])) {
       char what[192];
@@ -146,7 +146,7 @@ void delete_device(Device* device) {
     device->driver->primary_release(device->handle);
   }
   free(device->functions);
-  free(device->large_shared);
+  free(device->shared_allowed);
   free(device);
 }
 

@@ -6,8 +6,6 @@
 namespace tripod::rt::cuda {
 namespace {
 
-constexpr int64_t kPlainShared = 48 << 10;    // more has to be asked for
-
 tripod_status launch_failed(tp_run& run, int32_t k, const int64_t* g, Result error) {
   const tp_device_part& part = *tp_the_model.device;
   run.cuda->last_kernel = k;
@@ -20,7 +18,8 @@ tripod_status launch_failed(tp_run& run, int32_t k, const int64_t* g, Result err
   return fail(run, TRIPOD_RUNTIME_ERROR, "%s: a launch cannot have these numbers", what);
 }
 
-// The same limit from every thread, so that they cannot undo each other's.
+// Static and dynamic shared memory of more than 48 KB together have to be asked for, once a kernel. The same limit from
+// every thread, so that they cannot undo each other's.
 tripod_status allow_shared(tp_run& run, int32_t k, const int64_t* g) {
   Device& d = *run.cuda->device;
   const tp_device_part& part = *tp_the_model.device;
@@ -31,7 +30,7 @@ tripod_status allow_shared(tp_run& run, int32_t k, const int64_t* g) {
                 part.kernels[k], part.origins[k], static_cast<long long>(g[6] + fixed), d.id, d.shared_limit);
   if (r == 0) r = d.driver->function_set_attribute(d.functions[k], kFunctionDynamicShared, d.shared_limit - fixed);
   if (r != 0) return launch_failed(run, k, g, r);
-  d.large_shared[k].store(1, std::memory_order_release);
+  d.shared_allowed[k].store(d.shared_limit - fixed, std::memory_order_release);
   return TRIPOD_OK;
 }
 
@@ -68,7 +67,7 @@ int32_t tp_launch_grid(tp_run* run, int32_t k, uint64_t* args, int32_t num_args,
   if (g[0] == 0 || g[1] == 0 || g[2] == 0) return TRIPOD_OK;
   bool possible = ((g[0] | g[1] | g[2] | g[3] | g[4] | g[5] | g[6]) >> 31) == 0 && num_args <= cuda::kMaxArguments;
   if (!possible) return cuda::launch_failed(*run, k, g, 0);
-  if (g[6] > cuda::kPlainShared && !s.device->large_shared[k].load(std::memory_order_acquire))
+  if (g[6] > s.device->shared_allowed[k].load(std::memory_order_acquire))
     if (tripod_status bad = cuda::allow_shared(*run, k, g)) return bad;
   const uint64_t step = args[0];
   args[0] = s.record_address;

@@ -198,9 +198,10 @@ TEST_F(Cuda, LaunchesThatCannotBe) {
 
 TEST_F(Cuda, SharedMemory) {
   Call c(TRIPOD_CUDA);
-  fake::behaviour.shared = 48 << 10;
+  fake::behaviour.shared = 48 << 10;  // with 1 KB of the kernel's own it is over what a block has without asking
   ASSERT_EQ(c.run(), TRIPOD_OK) << api().last_error();
-  EXPECT_EQ(gpu.large_shared["nothing"], 0);
+  EXPECT_EQ(gpu.large_shared["nothing"], 1);
+  c.outputs[2].tensor.data = nullptr;
   fake::behaviour.shared = 300 << 10;
   c.outputs[2].tensor.data = nullptr;
   EXPECT_EQ(c.error(), "kernel 'nothing' (node 3 Foo 'shared'): 308224 bytes of shared memory wanted, cuda:0 has 232448 a block");

@@ -235,7 +235,7 @@ Result module_load(Module** m, const void* data, uint32_t count, int32_t* option
   auto* image = static_cast<const Image*>(data);
   if (image->magic != kMagic) return kInvalidImage;
   *m = new Module;
-  for (int32_t i = 0; i < image->count; ++i) (*m)->functions.push_back({&image->kernels[i], 48 << 10});
+  for (int32_t i = 0; i < image->count; ++i) (*m)->functions.push_back({&image->kernels[i], (48 << 10) - image->kernels[i].static_shared});
   modules.insert(*m);
   ++controls.live_modules;
   return kSuccess;
