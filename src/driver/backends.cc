@@ -49,12 +49,14 @@ cuda::Arch parse_arch(const std::string& text) {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(const Options& o, sym::Context& c) : o_(o), compiler_(c, {.tf32 = o.precision == "tf32"}), c_(c) {}
+  CudaBackend(const Options& o, sym::Context& c, std::vector<std::string>& sites)
+      : o_(o), compiler_(c, {.tf32 = o.precision == "tf32"}, o.debug_kernels ? bounds_site(sites) : nullptr), c_(c) {}
 
   // Implicit GEMM reads 16 bytes along the channels of images and weights.
   graph_opt::LayoutPreferences layouts() const override { return {.weights_channels_last = true, .copy_operands_from = 8}; }
 
   std::string add(KernelEntry& e, std::vector<std::string>* log) override {
+    at_work_ = e.lowered.function.origins.empty() ? "" : " of " + e.lowered.function.origins[0].text();
     cuda::Kernel k = compiler_.add(e.lowered.function, log);
     const std::string origin = k.function.origins.empty() ? k.function.name : k.function.origins[0].text();
     std::string last;
@@ -77,6 +79,7 @@ class CudaBackend final : public Backend {
     cuda::NvccOptions nvcc;
     nvcc.nvcc = o_.nvcc;
     nvcc.cache_folder = o_.cache_folder;
+    nvcc.line_info = o_.debug_kernels;
     for (const std::string& a : o_.archs) nvcc.archs.push_back(parse_arch(a));
     std::vector<std::string> texts;
     host::DevicePart part;
@@ -101,7 +104,18 @@ class CudaBackend final : public Backend {
     return code;
   }
 
+  // --debug-kernels: one site a buffer of a kernel.
+  cuda::BoundsSite bounds_site(std::vector<std::string>& sites) {
+    return [this, &sites](const std::string& symbol, const std::string& buffer) {
+      const std::string text = "kernel " + symbol + at_work_ + ", buffer '" + buffer + "'";
+      auto it = std::find(sites.begin(), sites.end(), text);
+      if (it == sites.end()) it = sites.insert(it, text);
+      return static_cast<int32_t>(it - sites.begin());
+    };
+  }
+
   const Options& o_;
+  std::string at_work_;  // the node that the kernel being made is of
   cuda::KernelCompiler compiler_;
   sym::Context& c_;
   std::unordered_map<std::string, std::string> origins_;  // by symbol: what to name when a kernel fails
@@ -121,9 +135,10 @@ void check_options(const Options& o) {
   }
 }
 
-std::unique_ptr<Backend> make_backend(const Options& o, sym::Context& c, Units& units, const std::vector<cpu::CpuTarget>& targets) {
+std::unique_ptr<Backend> make_backend(const Options& o, sym::Context& c, Units& units, const std::vector<cpu::CpuTarget>& targets,
+                                      std::vector<std::string>& sites) {
   check_options(o);
-  if (o.target == "cuda") return std::make_unique<CudaBackend>(o, c);
+  if (o.target == "cuda") return std::make_unique<CudaBackend>(o, c, sites);
   return std::make_unique<CpuBackend>(c, units, targets);
 }
 

@@ -29,7 +29,9 @@ class Backend {
 };
 
 // Throws CompileError for options that the target does not have. `units` and `targets` belong together.
-std::unique_ptr<Backend> make_backend(const Options& o, sym::Context& c, Units& units, const std::vector<cpu::CpuTarget>& targets);
+// `sites`: texts of places for error messages, which kernels name by number; it may grow.
+std::unique_ptr<Backend> make_backend(const Options& o, sym::Context& c, Units& units, const std::vector<cpu::CpuTarget>& targets,
+                                      std::vector<std::string>& sites);
 // The same check without a compile.
 void check_options(const Options& o);
 

@@ -246,14 +246,14 @@ CompileReport compile(const Options& o, const CompileHooks& hooks) {
     for (int32_t i = 0; i < m->num_graphs(); ++i) graph_opt::assign_storage(m->graph(i), groups[i], storage_type(o.precision));
   });
   Units units(m->name, targets);
-  const std::unique_ptr<Backend> backend = make_backend(o, m->sym(), units, targets);
+  std::vector<std::string> sites;
+  const std::unique_ptr<Backend> backend = make_backend(o, m->sym(), units, targets, sites);
   s.run("layout", [&] {
     for (int32_t i = 0; i < m->num_graphs(); ++i) graph_opt::assign_layouts(m->graph(i), groups[i], backend->layouts());
   });
   view.groups = &groups;
   after("layout", *m);
 
-  std::vector<std::string> sites;
   std::vector<KernelEntry> kernels = s.run("lower", [&] { return lower_all(*m, groups, sites); });
   view.kernels = &kernels;
   reached("lower");

@@ -92,6 +92,15 @@ def main() -> int:
         for arch, message in (("sm_12", "there are sm_80, sm_86, sm_89, sm_90a, compute_80"), ("sm_80,sm_80", "given twice")):
             p = tripod("compile", file, "-o", so, "--target", "cuda", "--arch", arch)
             c.equal((p.returncode, message in p.stderr), (2, True), f"--arch {arch}: {p.stderr}")
+        p = tripod("compile", file, "-o", so, "--target", "cuda", "--debug-kernels", "--arch", "sm_90a")
+        if c.equal(p.returncode, 0, f"--debug-kernels {p.stderr}"):
+            manifest = json.loads(tripod("inspect", so, "--json").stdout)
+            c.check(all("inside(error" in k["loops"] for k in manifest["kernels"]), "indices are checked", manifest["kernels"])
+            name = manifest["kernels"][0]["name"]
+            p = tripod("inspect", so, "--kernel", name, "--source")
+            c.check("__global__" in p.stdout and f"{name}(tp_error* error" in p.stdout, "inspect --source", p.stdout[:300])
+            p = tripod("inspect", so, "--kernel", name, "--source", "--as", "llvm")
+            c.equal((p.returncode, "has its CUDA C only" in p.stderr), (2, True), f"--as llvm {p.stderr}")
         host_operators(c, Path(folder))
     return c.done()
 

@@ -174,8 +174,8 @@ struct Narrow {
 
 }  // namespace
 
-KernelPrinter::KernelPrinter(const loop::Function& f, const Axes& axes, sym::Context& c, bool narrow)
-    : f_(f), axes_(axes), c_(c), narrow_(narrow) {}
+KernelPrinter::KernelPrinter(const loop::Function& f, const Axes& axes, sym::Context& c, bool narrow, const BoundsSite& bounds)
+    : f_(f), axes_(axes), c_(c), narrow_(narrow), bounds_(bounds) {}
 
 // Grid and thread numbers. An axis y or z of the grid that may exceed 65535 is folded into x: block = (z*Y + y)*X + x.
 void KernelPrinter::declare_axes() {
@@ -250,6 +250,7 @@ std::string KernelPrinter::signature(const std::string& symbol) const {
 std::string KernelPrinter::run(const std::string& symbol) {
   scopes_.emplace_back();
   scopes_[0].names = {"error", symbol};
+  symbol_ = symbol;
   for (const loop::Buffer& b : f_.params) {
     params_.push_back(unique(b->name, 0));
     buffers_[b.get()] = {params_.back(), {}, 0};
@@ -265,7 +266,7 @@ std::string KernelPrinter::run(const std::string& symbol) {
   return comment() + signature(symbol) + scopes_[0].lines + "}\n";
 }
 
-std::vector<CudaKernel> print_kernel(const loop::Function& f, const std::string& symbol, sym::Context& c) {
+std::vector<CudaKernel> print_kernel(const loop::Function& f, const std::string& symbol, sym::Context& c, const BoundsSite& bounds) {
   const Axes axes = find_axes(f, c);
   loop::Function bound = f;
   bound.body = Bind(axes).apply(f.body);
@@ -274,7 +275,7 @@ std::vector<CudaKernel> print_kernel(const loop::Function& f, const std::string&
   for (sym::Expr d : f.dims) narrow.require(d), narrow.require(-d);
   narrow.loops(f.body, {});
   const auto print = [&](const std::string& name, bool is_narrow) {
-    KernelPrinter p(bound, axes, c, is_narrow);
+    KernelPrinter p(bound, axes, c, is_narrow, bounds);
     CudaKernel k;
     k.symbol = name;
     k.source = p.run(name);

@@ -54,9 +54,15 @@ struct CudaKernel {
                             // then the next kernel of the list is the one without condition
 };
 
+// With it every element of global memory is checked before it is touched (scalar accesses, and the first element of a
+// vector): an index outside its buffer is recorded as an error and becomes 0. It gives the number of a site for the
+// messages about a buffer of a kernel.
+using BoundsSite = std::function<int32_t(const std::string& symbol, const std::string& buffer)>;
+
 // One kernel, or two (see above). `symbol` is a C identifier; the wide form of two gets "_wide" appended.
 // `f` is flattened and its math expanded (loop/flatten.h, loop/expand_math.h).
-std::vector<CudaKernel> print_kernel(const loop::Function& f, const std::string& symbol, sym::Context& c);
+std::vector<CudaKernel> print_kernel(const loop::Function& f, const std::string& symbol, sym::Context& c,
+                                     const BoundsSite& bounds = nullptr);
 
 // The offset of an element is a multiple of n: by its own form, or because it is along every dim (sums that were
 // simplified, t*5 - mod(t, 4) for 20*floordiv(t, 4) + 4*mod(t, 4), do not show it). `known` (may be empty) says what else is a multiple of n.

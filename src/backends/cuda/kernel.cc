@@ -36,7 +36,7 @@ Kernel KernelCompiler::add(const loop::Function& compute_form, std::vector<std::
   k.dims = k.function.dims;
   for (const loop::Function& f : kernels) {
     const int n = names_[f.name]++;
-    const auto printed = print_kernel(f, "k_" + f.name + (n ? "_" + std::to_string(n) : ""), c_);
+    const auto printed = print_kernel(f, "k_" + f.name + (n ? "_" + std::to_string(n) : ""), c_, bounds_);
     for (const CudaKernel& p : printed) {
       sources_[p.symbol] = p.source;
       symbols_.push_back(p.symbol);

@@ -30,7 +30,9 @@ std::vector<loop::Function> split_kernels(const loop::Function& f, std::vector<l
 
 class KernelCompiler {
  public:
-  explicit KernelCompiler(sym::Context& c, const ScheduleOptions& o = {}) : c_(c), options_(o) {}
+  // `bounds` (may be empty): checks every access, see cuda_c.h.
+  explicit KernelCompiler(sym::Context& c, const ScheduleOptions& o = {}, BoundsSite bounds = nullptr)
+      : c_(c), options_(o), bounds_(std::move(bounds)) {}
 
   // `log` (may be null): why each rule before the one that applied did not.
   Kernel add(const loop::Function& compute_form, std::vector<std::string>* log = nullptr);
@@ -40,6 +42,7 @@ class KernelCompiler {
  private:
   sym::Context& c_;
   ScheduleOptions options_;
+  BoundsSite bounds_;
   std::unordered_map<std::string, int> names_;
   std::unordered_map<std::string, std::string> sources_;
   std::vector<std::string> symbols_;

@@ -85,7 +85,10 @@ std::string KernelPrinter::element(const loop::Buffer& b, const std::vector<sym:
 
 std::string KernelPrinter::element_at(const loop::Buffer& b, sym::Expr offset) {
   hint_ = b->name + "_at";
-  return buffers_.at(b.get()).name + "[" + index(offset).s + "]";
+  const std::string at = index(offset).s;
+  if (!bounds_) return buffers_.at(b.get()).name + "[" + at + "]";
+  const std::string extent = index(loop::storage_size(c_, b)).s;
+  return buffers_.at(b.get()).name + "[inside(error, " + std::to_string(bounds_(symbol_, b->name)) + ", " + at + ", " + extent + ")]";
 }
 
 Text KernelPrinter::load(const loop::ExprNode& e) {

@@ -169,6 +169,13 @@ __device__ __noinline__ void report(tp_error* error, int site, long long got, lo
   error->limit = limit;
 }
 
+// Of --debug-kernels: an index into a buffer, which is 0 where it was outside.
+__device__ __forceinline__ long long inside(tp_error* error, int site, long long at, long long extent) {
+  if (at >= 0 && at < extent) return at;
+  report(error, site, at, extent);
+  return 0;
+}
+
 // n elements as chunks of 16, 8, 4 or 2 bytes; both sides are aligned to the chunk.
 template <int bytes> struct tp_chunk;
 template <> struct tp_chunk<16> { using type = uint4; };

@@ -47,7 +47,7 @@ struct Axes {
 
 class KernelPrinter {
  public:
-  KernelPrinter(const loop::Function& f, const Axes& axes, sym::Context& c, bool narrow);
+  KernelPrinter(const loop::Function& f, const Axes& axes, sym::Context& c, bool narrow, const BoundsSite& bounds);
   std::string run(const std::string& symbol);
   Geometry geometry() const { return geometry_; }
 
@@ -150,6 +150,8 @@ class KernelPrinter {
   const Axes& axes_;
   sym::Context& c_;
   const bool narrow_;
+  const BoundsSite& bounds_;               // empty: no checks
+  std::string symbol_;
   Geometry geometry_;
   std::vector<std::string> params_;            // names in the signature
   std::vector<std::string> dim_params_;

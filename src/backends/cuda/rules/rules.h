@@ -39,7 +39,7 @@ struct RuleRow {
 };
 const std::vector<RuleRow>& rule_table();
 
-RuleResult tensor_cores(const loop::Function& f, sym::Context& c);
+RuleResult tensor_cores(const loop::Function& f, sym::Context& c, const ScheduleOptions& o);
 RuleResult contraction(const loop::Function& f, sym::Context& c);
 RuleResult rows(const loop::Function& f, sym::Context& c);
 RuleResult rows_shared(const loop::Function& f, sym::Context& c);

@@ -59,6 +59,10 @@ RuleResult tensor_cores_with(const loop::Function& f, sym::Context& c, const Ten
   return {{true, ""}, tensor_kernel(inlined, p, choice, c)};
 }
 
-RuleResult tensor_cores(const loop::Function& f, sym::Context& c) { return tensor_cores_with(f, c, {}); }
+RuleResult tensor_cores(const loop::Function& f, sym::Context& c, const ScheduleOptions& o) {
+  TensorCoreOptions t;
+  t.tf32 = o.tf32;
+  return tensor_cores_with(f, c, t);
+}
 
 }  // namespace tripod::cuda
