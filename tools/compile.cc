@@ -139,6 +139,7 @@ void add_compile(CLI::App& app, int& code) {
 
 static nlohmann::ordered_json explanation_json(const Explanation& e) {
   nlohmann::ordered_json j = {{"who", e.who}, {"why", e.why}, {"nodes", e.nodes}, {"not", e.refused}};
+  if (!e.notes.empty()) j["notes"] = e.notes;
   if (!e.flops.empty()) j["flops"] = e.flops;
   if (!e.bytes.empty()) j["bytes"] = e.bytes;
   if (e.least_us > 0) j["least_us"] = e.least_us;

@@ -5,13 +5,21 @@
 #include <algorithm>
 #include <set>
 
+#include "graph_opt/precision.h"
+
 namespace tripod {
 namespace {
 
 class Explainer {
  public:
-  Explainer(const host::Program& p, const std::map<std::string, std::vector<std::string>>& refused)
-      : p_(p), refused_(refused) {}
+  Explainer(const host::Program& p, const std::map<std::string, std::vector<std::string>>& refused, const graph::Graph& main)
+      : p_(p), refused_(refused) {
+    for (const graph::NodeId n : main.order())
+      for (const graph::ValueId v : main.node(n).results) {
+        ops_[main.value(v).name] = main.node(n).op;
+        narrow_ = narrow_ || main.type(v).storage != DType::none;
+      }
+  }
 
   void steps(const host::Steps& steps) {
     for (const host::Step& s : steps) {
@@ -38,6 +46,8 @@ class Explainer {
       e.why = s.kind == host::Step::copy ? "an output that is an input, a constant, a view, or wanted twice"
                                          : "its algorithm is not a loop nest";
     }
+    if (narrow_)
+      for (const host::Result& r : s.results) storage(r, e);
     if (w.flops) e.flops = sym::text(w.flops);
     if (w.bytes) e.bytes = sym::text(w.bytes);
     if (w.flops && w.bytes && w.flops.is_const() && w.bytes.is_const())
@@ -57,8 +67,19 @@ class Explainer {
   std::vector<Explanation> all;
 
  private:
+  void storage(const host::Result& r, Explanation& e) {
+    const auto made = ops_.find(r.value);
+    const std::string why = made == ops_.end() ? "" : graph_opt::why_exact(made->second);
+    if (r.stored != r.dtype)
+      e.notes.push_back("stores " + r.value + " as " + std::string(name(r.stored)));
+    else if (r.dtype == DType::f32)
+      e.notes.push_back("stores " + r.value + " as f32: " + (why.empty() ? "it is an output, or who reads it needs it exact" : why));
+  }
+
   const host::Program& p_;
   const std::map<std::string, std::vector<std::string>>& refused_;
+  std::map<std::string, graph::OpKind> ops_;  // that make the main graph's values
+  bool narrow_ = false;                       // some value is stored narrower
   std::map<int32_t, size_t> by_work_;
   std::set<std::string> seen_;
 };
@@ -87,7 +108,7 @@ std::vector<std::string> node_names(const graph::Module& m) {
 std::vector<Explanation> explain(const host::Program& program,
                                  const std::map<std::string, std::vector<std::string>>& refused, const graph::Module& m,
                                  const std::vector<graph::Groups>& groups, const std::vector<std::string>& all_nodes) {
-  Explainer e(program, refused);
+  Explainer e(program, refused, m.main());
   e.steps(program.steps);
   e.no_code("the host program's control flow", nodes_of(m, groups, graph::Group::control));
   e.no_code("another view of the same memory", nodes_of(m, groups, graph::Group::alias));
@@ -99,6 +120,7 @@ std::vector<Explanation> explain(const host::Program& program,
 std::string text(const Explanation& e) {
   std::string s = fmt::format("{}  {}\n", e.who, e.why);
   for (const std::string& n : e.nodes) s += "    " + n + "\n";
+  for (const std::string& n : e.notes) s += "    " + n + "\n";
   for (const std::string& r : e.refused) s += "    not " + r + "\n";
   if (!e.bytes.empty()) s += fmt::format("    cost: {} flop, {} bytes", e.flops.empty() ? "?" : e.flops, e.bytes);
   if (e.least_us > 0)

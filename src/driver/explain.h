@@ -15,6 +15,7 @@ struct Explanation {
   std::string why;                   // "rule contraction"; of what has no code: where it went
   std::vector<std::string> nodes;    // of the ONNX file
   std::vector<std::string> refused;  // rules that were tried before, and why they do not apply
+  std::vector<std::string> notes;    // with --precision: how its results are stored, and why not narrower
   std::string flops, bytes;          // expressions of the dims; empty: not known
   double least_us = 0;               // where both are constants: on the model machine below
 };

@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 import tripod  # noqa: E402
 from results import SEVERITY, Result, Suite, compare, judge, read_list, show  # noqa: E402
-from tripod.capi import DTYPES  # noqa: E402
+from tripod.capi import API_VERSION, DTYPES  # noqa: E402
 
 MODES = ("published", "stripped")
 TIMEOUT = 60.0  # seconds for one case
@@ -62,9 +62,12 @@ def pack_values(path: Path, sets: list[tuple[list[np.ndarray], list[np.ndarray]]
 def finish_pack(folder: Path, entries: list[dict[str, Any]], target: str) -> None:
     """Adds `entries` to the index, and puts what runs the cases into `folder`."""
     index = folder / "index.json"
-    old = json.loads(index.read_text())["entries"] if index.exists() else []
+    before = json.loads(index.read_text()) if index.exists() else {"api": API_VERSION, "entries": []}
+    if before["api"] != API_VERSION:
+        raise RuntimeError(f"{folder} has files of another version of the Tripod API: remove it first")
+    old = before["entries"]
     all_ = {(e["case"], e["mode"]): e for e in [*old, *entries]}
-    index.write_text(json.dumps({"target": target, "entries": [all_[key] for key in sorted(all_)]}, indent=0))
+    index.write_text(json.dumps({"target": target, "api": API_VERSION, "entries": [all_[key] for key in sorted(all_)]}, indent=0))
     for file in [HERE / "packed.py", HERE / "results.py", *HERE.glob("known_failures*.txt")]:
         shutil.copy(file, folder)
     shutil.copytree(HERE.parents[1] / "python" / "tripod", folder / "tripod", dirs_exist_ok=True,

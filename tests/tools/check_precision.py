@@ -102,6 +102,8 @@ def reports(c: Checks, folder: Path) -> None:
     c.equal(p.returncode, 0, f"verify compares what is stored narrower: {p.stdout}{p.stderr}")
     p = tripod("compile", folder / "m.onnx", "-o", folder / "m.so", "--print-after", "layout", "--precision", "bf16")
     c.check("stored bf16" in p.stdout + p.stderr, "the graph's text has it", p.stdout[:300])
+    p = tripod("explain", folder / "m.onnx", "--precision", "f16")
+    c.check("stores r as f16" in p.stdout and "stores y as f32: it is an output" in p.stdout, "explain", p.stdout)
     p = tripod("compile", folder / "m.onnx", "-o", folder / "m.so", "--precision", "tf32")
     c.equal((p.returncode, "tf32 is of --target cuda" in p.stderr), (2, True), f"tf32 on a CPU: {p.stderr}")
     p = tripod("compile", folder / "m.onnx", "-o", folder / "m.so", "--precision", "f8")
