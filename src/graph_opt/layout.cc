@@ -75,8 +75,8 @@ class Layouts {
   }
 
   // A transpose moves nothing where its result may lie as its operand does: row-major results (a channels-last value
-  // that the model wants as [N, spatial, C]), channels-last ones, and any order for operands of matrix products, which
-  // are packed or read row by row anyway.
+  // that the model wants as [N, spatial, C]), channels-last ones, and any order for operands of matrix products and of
+  // attention, which are packed or read row by row anyway.
   bool make_alias(Group& group) {
     const graph::Node& n = g_.node(group.nodes[0]);
     const ValueId x = n.operands[0], y = n.results[0];
@@ -112,7 +112,11 @@ class Layouts {
 
   bool only_matmuls_use(ValueId v) const {
     const auto& users = g_.value(v).users;
-    return !users.empty() && std::all_of(users.begin(), users.end(), [&](NodeId u) { return g_.node(u).op == OpKind::matmul; });
+    return !users.empty() && std::all_of(users.begin(), users.end(), [&](NodeId u) {
+      const graph::Node& n = g_.node(u);
+      const auto mask = n.operands.begin() + std::min<size_t>(n.operands.size(), 3);
+      return n.op == OpKind::matmul || (n.op == OpKind::attention && std::find(mask, n.operands.end(), v) == n.operands.end());
+    });
   }
 
   // Matrix products and ops over the innermost dim want that dim contiguous, in what they read and write.

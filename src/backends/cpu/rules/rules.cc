@@ -7,6 +7,7 @@ const std::vector<RuleRow>& rule_table() {
       {"dot", dot},
       {"contraction", contraction},
       {"depthwise", depthwise},
+      {"attention", attention},
       {"rows", rows},
       {"blocks", blocks},
   };

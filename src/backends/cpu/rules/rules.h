@@ -27,6 +27,7 @@ const std::vector<RuleRow>& rule_table();
 RuleResult contraction(const loop::Function& f, sym::Context& c, const CpuTarget& target);
 RuleResult dot(const loop::Function& f, sym::Context& c, const CpuTarget& target);
 RuleResult depthwise(const loop::Function& f, sym::Context& c, const CpuTarget& target);
+RuleResult attention(const loop::Function& f, sym::Context& c, const CpuTarget& target);
 RuleResult rows(const loop::Function& f, sym::Context& c, const CpuTarget& target);
 RuleResult elementwise(const loop::Function& f, sym::Context& c, const CpuTarget& target);
 RuleResult blocks(const loop::Function& f, sym::Context& c, const CpuTarget& target);
