@@ -128,7 +128,7 @@ wanted ops && count ops $python tests/ops/run.py --target "$device" --summary
 wanted resized && count resized $python tests/ops/resized.py --mode resized --summary
 wanted models && count models $python tests/models/run.py --target "$device"
 # Of the models that the suite before has compiled.
-wanted gpu && count gpu $python tests/gpu/steady.py build/models/{magika,mobilenet_v3,silero_vad_op18_ifless}.cuda.so \
+wanted gpu && count gpu $python tests/gpu/steady.py build/models/{magika,minilm,mobilenet_v3}.cuda.so \
   --sanitizer memcheck,racecheck,synccheck,initcheck
 wanted python && count python run_python_checks
 wanted steady && count steady $python bench/runtime.py --check --seconds 1

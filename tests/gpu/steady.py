@@ -3,7 +3,7 @@
 CUDA graphs give the same bits, and compute-sanitizer finds nothing.
 
 usage: tests/gpu/steady.py MODEL.so... [--calls N] [--sanitizer TOOL[,TOOL]]
-Needs Python, numpy and a driver. Inputs are random ones of the least sizes. Ends with "N passed, N failed".
+Needs Python, numpy and a driver. Inputs are random ones of the least sizes, so the models must take those. Ends with "N passed, N failed".
 """
 from __future__ import annotations
 
