@@ -262,6 +262,7 @@ std::string KernelPrinter::run(const std::string& symbol) {
     if (narrow_) lazy_[d] = [name, from = dim_params_.back()] { return "const int " + name + " = (int)" + from + ";"; };
   }
   declare_axes();
+  choose_shared();
   print(f_.body);
   return comment() + signature(symbol) + scopes_[0].lines + "}\n";
 }

@@ -117,10 +117,37 @@ void KernelPrinter::store(const loop::Buffer& b, const std::vector<sym::Expr>& i
   line("store_4bit(" + it->second.name + ", " + index(loop::offset(c_, b, indices)).s + ", " + v.s + ");");
 }
 
-// Registers and local memory: an array a thread. Shared memory: static arrays up to 48 KB in all, which is what a
-// kernel may have without asking; the rest lies in the dynamic part.
-void KernelPrinter::declare(const loop::Buffer& b) {
+static int64_t shared_size(const loop::Buffer& b) {
+  int64_t elements = 1;
+  for (sym::Expr e : b->layout.is_row_major() ? b->shape : b->layout.extents) elements *= e.constant().value_or(0);
+  return (byte_size(b->dtype, elements) + 15) / 16 * 16;
+}
+
+// Up to 48 KB in all, which is what a kernel may have without asking, are static arrays; otherwise everything lies in
+// the dynamic part.
+void KernelPrinter::choose_shared() {
   constexpr int64_t kStaticLimit = 48 * 1024;
+  int64_t bytes = 0;
+  loop::visit(f_.body, [&](const loop::Stmt& s) {
+    if (s->kind == loop::StmtKind::alloc && s->buffer->scope == loop::Scope::shared) bytes += shared_size(s->buffer);
+    if (s->kind == loop::StmtKind::tile && (s->tile == loop::TileOp::reduce_sum || s->tile == loop::TileOp::reduce_max)) {
+      int64_t each = 1;  // results, each with scratch memory of its own (print_block_reduction)
+      for (sym::Expr e : s->regions[0].extent) each *= e.constant().value_or(1);
+      bytes += each * kReductionScratch;
+    }
+  });
+  dynamic_shared_ = bytes > kStaticLimit;
+}
+
+void KernelPrinter::declare_shared(const std::string& type, const std::string& name, const std::string& dims, int64_t bytes) {
+  if (!dynamic_shared_) return line("__shared__ __align__(16) " + type + " " + name + dims + ";");
+  line(type + " (&" + name + ")" + dims + " = *reinterpret_cast<" + type + " (*)" + dims + ">(tp_shared + " + std::to_string(shared_bytes_) + ");");
+  shared_bytes_ += bytes;
+  geometry_.shared_bytes = std::max(geometry_.shared_bytes, shared_bytes_);
+}
+
+// Registers and local memory: an array a thread.
+void KernelPrinter::declare(const loop::Buffer& b) {
   Place p;
   const std::vector<sym::Expr>& extents = b->layout.is_row_major() ? b->shape : b->layout.extents;
   p.thread_dims = b->layout.thread_dims;
@@ -145,17 +172,7 @@ void KernelPrinter::declare(const loop::Buffer& b) {
     return;
   }
   TRIPOD_CHECK(p.thread_dims == 0, "shared buffer " + b->name + " has thread dims");
-  const int64_t bytes = (byte_size(b->dtype, elements) + 15) / 16 * 16;
-  const std::string type = memory_type(b->dtype);
-  if (shared_static_ + bytes <= kStaticLimit) {
-    shared_static_ += bytes;
-    line("__shared__ __align__(16) " + type + " " + p.name + dims + ";");
-  } else {
-    line(type + " (&" + p.name + ")" + dims + " = *reinterpret_cast<" + type + " (*)" + dims + ">(tp_shared + " +
-         std::to_string(shared_bytes_) + ");");
-    shared_bytes_ += bytes;
-    geometry_.shared_bytes = std::max(geometry_.shared_bytes, shared_bytes_);
-  }
+  declare_shared(memory_type(b->dtype), p.name, dims, shared_size(b));
   buffers_[b.get()] = p;
 }
 

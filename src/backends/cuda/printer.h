@@ -115,7 +115,9 @@ class KernelPrinter {
   std::string element_at(const loop::Buffer& b, sym::Expr offset);
   Text load(const loop::ExprNode& e);
   void store(const loop::Buffer& b, const std::vector<sym::Expr>& indices, const Text& value);
+  void choose_shared();
   void declare(const loop::Buffer& b);
+  void declare_shared(const std::string& type, const std::string& name, const std::string& dims, int64_t bytes);
   bool is_multiple(const loop::Buffer& b, const std::vector<sym::Expr>& indices, int64_t n) const;
   bool known_multiple(sym::Expr e, int64_t n) const;
   bool names_thread(sym::Expr e) const;
@@ -172,7 +174,9 @@ class KernelPrinter {
   std::set<const loop::StmtNode*> moved_;      // stores of the vector loop at work that are done already
   sym::Expr lane_;
   std::vector<std::pair<sym::Expr, int64_t>> multiples_;  // what the branches around say: first is a multiple of second
-  int64_t shared_static_ = 0, shared_bytes_ = 0;  // shared memory: static arrays so far, dynamic ones that are alive
+  static constexpr int64_t kReductionScratch = 32 * sizeof(double);  // a number for each warp
+  bool dynamic_shared_ = false;                // shared memory is the dynamic part, else static arrays
+  int64_t shared_bytes_ = 0;                   // of the dynamic part: of what is alive
   bool has_threads_ = false, in_threads_ = false;
 };
 

@@ -72,8 +72,7 @@ void KernelPrinter::print_block_reduction(const loop::StmtNode& s) {
     std::string scratch = "(" + type + "*)nullptr";
     if (warps > 1) {
       scratch = unique(base + "_warps", 0);
-      shared_static_ += 32 * static_cast<int64_t>(sizeof(double));
-      line("__shared__ " + type + " " + scratch + "[" + std::to_string(warps) + "];");
+      declare_shared(type, scratch, "[" + std::to_string(warps) + "]", kReductionScratch);
     }
     std::vector<sym::Expr> at(thread_dims, c_.constant(0)), into = to.offset;
     int64_t rest = e;
