@@ -252,7 +252,7 @@ func @conv[H](X: f32[2, H, 8, 3], W: f32[3, 3, 3, 17]) -> (Y: f32[2, H, 8, 17]) 
 
 // Tiles small enough for the interpreter. Small integers: sums are exact in any order.
 const std::vector<cuda::Choice> kWhole = {{{32, 32, 32, 3, 16, 16, 1}, 1}, {{16, 32, 64, 2, 16, 16, 2}, 1}};
-const std::vector<cuda::Choice> kSplit = {{{16, 16, 32, 4, 16, 16, 1}, 2}, {{32, 16, 32, 2, 16, 16, 2}, 3}};
+const std::vector<cuda::Choice> kSplit = {{{16, 32, 32, 4, 16, 16, 1}, 2}, {{32, 16, 32, 2, 16, 16, 2}, 3}};
 
 void same_on_tensor_cores(const std::string& source, const std::vector<cuda::Choice>& choices, const std::vector<std::map<std::string, int64_t>>& sizes) {
   sym::Context c;
@@ -328,7 +328,7 @@ func @mm[M](A: f32[M, 20], B: f32[20, 17]) -> (C: f32[M, 17]) {
     init { C[m, n] = 0 }
     C[m, n] = fma(A[m, k], B[k, n], C[m, n])
   }
-})", {{{16, 16, 16, 3, 16, 16, 1}, 1}}, {{{"M", 9}}});
+})", {{{16, 32, 16, 3, 16, 16, 1}, 1}}, {{{"M", 9}}});
 }
 
 TEST(CudaRules, TensorCoresConvolution) {

@@ -42,6 +42,7 @@ class TensorKernel {
  public:
   TensorKernel(const TensorProblem& p, const Choice& choice, sym::Context& c)
       : p_(p), k_(p.contraction()), t_(choice.tile), splits_(choice.splits), c_(c), threads_(t_.threads()) {
+    TRIPOD_CHECK(t_.warps() >= 2, "a loop over one warp would vanish when loops are flattened");
     steps_ = sym::ceildiv(p.depth, t_.depth);
     if (splits_ > 1) steps_ = sym::ceildiv(steps_, splits_);
     exact_rows_ = whole(p.rows, t_.rows), exact_columns_ = whole(p.columns, t_.columns);
