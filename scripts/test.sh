@@ -9,9 +9,9 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-suites=(includes unit ops resized models gpu python steady fuzz sanitizers)
-# The long comparisons with ONNX Runtime run when they are named, until their lists of known failures are settled.
-declare -A default_suites=([cpu]=includes,unit,ops,models,python,steady [cuda]=ops,models,gpu)
+suites=(includes unit ops resized resized-all models gpu python steady sanitizers sanitizers-all fuzz)
+# What takes longer than its worth in every run: resized-all, sanitizers-all and fuzz, when they are named.
+declare -A default_suites=([cpu]=includes,unit,ops,resized,models,python,steady,sanitizers [cuda]=ops,models,gpu)
 device=cpu
 only=
 while [ $# -gt 0 ]; do
@@ -88,17 +88,30 @@ run_python_checks() {
   [ "$f" -eq 0 ]
 }
 
-# The unit tests of what reads untrusted bytes, and the error models, under AddressSanitizer and UBSan; the runtime's
-# under ThreadSanitizer.
+# What is linked into every model, and what reads untrusted bytes: the runtime's unit tests (two threads calling one model
+# among them) under AddressSanitizer and UBSan, and again under ThreadSanitizer; the fuzz targets of the C API and of the
+# importer on their corpus.
+export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
+export TSAN_OPTIONS=allocator_may_return_null=1:die_after_fork=0
 run_sanitizers() {
+  local p=0 f=0
+  scripts/build.sh --config asan runtime_test fuzz_capi fuzz_onnx && scripts/build.sh --config tsan runtime_test || return 1
+  good() { if "$@"; then p=$((p + 1)); else f=$((f + 1)); echo "not good: $*"; fi; }
+  good build/asan/bin/runtime_test --gtest_brief=1
+  good build/tsan/bin/runtime_test --gtest_brief=1
+  good $python tests/fuzz/run.py capi onnx --seconds 15
+  echo "$p passed, $f failed"
+  [ "$f" -eq 0 ]
+}
+
+# The rest of the compiler too: all unit tests of what needs no LLVM, the error models, a sample of the operators.
+run_sanitizers_all() {
   local p=0 f=0 tests=(base sym graph onnx graphopt loop runtime)
-  scripts/build.sh --config asan tripod "${tests[@]/%/_test}" && scripts/build.sh --config tsan runtime_test || return 1
-  export ASAN_OPTIONS=detect_leaks=0
-  for t in "${tests[@]/#/asan/bin/}" tsan/bin/runtime; do
-    if build/${t}_test --gtest_brief=1; then p=$((p + 1)); else f=$((f + 1)); echo "not good: $t"; fi
-  done
-  if $python tests/errors/check_errors.py --compiler build/asan/bin/tripod; then p=$((p + 1)); else f=$((f + 1)); fi
-  if $python tests/ops/run.py --compiler build/asan/bin/tripod --every 25 --mode stripped; then p=$((p + 1)); else f=$((f + 1)); fi
+  scripts/build.sh --config asan tripod "${tests[@]/%/_test}" || return 1
+  good() { if "$@"; then p=$((p + 1)); else f=$((f + 1)); echo "not good: $*"; fi; }
+  for t in "${tests[@]}"; do good "build/asan/bin/${t}_test" --gtest_brief=1; done
+  good $python tests/errors/check_errors.py --compiler build/asan/bin/tripod
+  good $python tests/ops/run.py --compiler build/asan/bin/tripod --every 25 --mode stripped
   echo "$p passed, $f failed"
   [ "$f" -eq 0 ]
 }
@@ -125,7 +138,8 @@ if [ "$only" != includes ]; then
 fi
 wanted unit && count unit run_ctest
 wanted ops && count ops $python tests/ops/run.py --target "$device" --summary
-wanted resized && count resized $python tests/ops/resized.py --mode resized --summary
+wanted resized && count resized $python tests/ops/resized.py --mode resized --every 12 --summary
+wanted resized-all && count resized-all $python tests/ops/resized.py --mode resized --summary
 wanted models && count models $python tests/models/run.py --target "$device"
 # Of the models that the suite before has compiled.
 wanted gpu && count gpu $python tests/gpu/steady.py build/models/{magika,minilm,mobilenet_v3}.cuda.so \
@@ -133,5 +147,6 @@ wanted gpu && count gpu $python tests/gpu/steady.py build/models/{magika,minilm,
 wanted python && count python run_python_checks
 wanted steady && count steady $python bench/runtime.py --check --seconds 1
 wanted sanitizers && count sanitizers run_sanitizers
+wanted sanitizers-all && count sanitizers-all run_sanitizers_all
 wanted fuzz && count fuzz run_fuzz
 finish

@@ -7,10 +7,15 @@ file(GLOB RUNTIME_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/runtime/
 set(RUNTIME_DIR ${CMAKE_CURRENT_BINARY_DIR}/runtime)
 file(MAKE_DIRECTORY ${RUNTIME_DIR})
 
-set(RUNTIME_FLAGS -std=c++20 -O2 -g0 -fPIC -ffp-contract=off -fno-exceptions -fno-rtti -fno-gnu-unique
+set(RUNTIME_FLAGS -std=c++20 -O2 -g0 -fPIC -ffp-contract=off -fno-exceptions -fno-rtti
   -fvisibility=hidden -fno-threadsafe-statics -fno-stack-protector -ffunction-sections -fdata-sections
   -fasynchronous-unwind-tables -Wall -Wextra -Werror
   -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -I${CMAKE_CURRENT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  list(APPEND RUNTIME_FLAGS -fno-gnu-unique)
+else()  # clang makes no unique symbols, and bcmp of memcmp
+  list(APPEND RUNTIME_FLAGS -fno-builtin-bcmp)
+endif()
 # What a CPU without AVX2 may reach: the entry points, up to the check.
 set(RUNTIME_BASELINE cpu entry errors tvm_ffi_entry)
 

@@ -4,7 +4,7 @@
 usage: tests/fuzz/models.py [--seconds N] [--seed N] [--from DIR] [--keep DIR] [--compiler FILE]
 Each round takes a model of tests/ops (or of the files *.onnx under DIR) and changes one to three fields of its
 protobuf: attributes, dims, element types, operands, operators, opsets, external data. The compile must end within 20 s
-and 1.5 GB with exit code 0 or 2 and leave no file behind on 2; what compiles is called with the inputs of the case, between guard pages.
+and 1.5 GB with exit code 0 or 2 and leave no file behind on 2; what compiles is called with the inputs of the case.
 Where ONNX Runtime takes the model and inputs too, a different answer is printed (for people: it is no failure, as ONNX
 Runtime reads some wrong models its own way). Failures lie in build/fuzz/models. Ends with "N passed, N failed".
 """
@@ -176,7 +176,7 @@ def limit_memory() -> None:
 def called(so: Path, feed: list[np.ndarray], raw: bytes, note: Path) -> str:
     """Runs the model; "" unless the process ends by it. What ONNX Runtime says otherwise goes to `note`."""
     limit_memory()
-    with load(Settings(str(COMPILER), guard=True), so, True) as model:
+    with load(Settings(str(COMPILER), threads=1), so, True) as model:
         try:
             outputs = model.run(feed)
         except TripodError:

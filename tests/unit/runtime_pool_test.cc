@@ -14,7 +14,15 @@
 
 extern "C" const tripod_api* tripod_get_api(uint32_t version);
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Sanitizers have a malloc of their own. g++ says so by a macro, clang by a feature.
+#if defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+#if !SANITIZED
 #define COUNT_ALLOCATIONS 1
 extern "C" {
 void* __libc_malloc(size_t);
