@@ -85,19 +85,84 @@ func @concat[N](A: i8[N, 3], B: i8[N, 2]) -> (C: u4[N, 5]) {
 
 TEST(CudaRules, Transpose) {
   same(R"(
-func @t[N](A: f16[N, 7]) -> (C: f16[7, N]) {
+func @short[N](A: f16[N, 7]) -> (C: f16[7, N]) {
   block t(k: 7, n: N) { C[k, n] = A[n, k] }
-})", "points", {{{"N", 1}}, {{"N", 300}}});
+})", "transpose", {{{"N", 1}}, {{"N", 300}}, {{"N", 0}}});
+  same(R"(
+func @open[N, K](A: f16[N, K], B: f16[N]) -> (C: f32[K, N]) {
+  block t(k: K, n: N) { C[k, n] = f32(A[n, k]) * f32(A[n, k]) + f32(B[n]) }
+})", "transpose", {{{"N", 1}, {"K", 1}}, {{"N", 70}, {"K", 130}}, {{"N", 65}, {"K", 63}}, {{"N", 0}, {"K", 4}}});
+  same(R"(
+func @images[N](A: f32[N, 3, 5, 20]) -> (C: f32[N, 5, 20, 3]) {
+  block t(n: N, y: 5, x: 20, c: 3) { C[n, y, x, c] = A[n, c, y, x] }
+})", "transpose", {{{"N", 1}}, {{"N", 4}}});
+  same(R"(
+func @reversed(A: i16[6, 1, 34, 10]) -> (C: i16[10, 34, 1, 6]) {
+  block t(d: 10, c: 34, b: 1, a: 6) { C[d, c, b, a] = A[a, b, c, d] }
+})", "transpose", {{}});
 }
 
-TEST(CudaRules, ColumnSum) {
+// The innermost dim stays: vectors.
+TEST(CudaRules, TransposeOfOuterDims) {
+  same(R"(
+func @heads[N](A: f16[N, 6, 5, 8]) -> (C: f16[N, 5, 6, 8]) {
+  block t(n: N, s: 5, h: 6, d: 8) { C[n, s, h, d] = A[n, h, s, d] }
+})", "points", {{{"N", 1}}, {{"N", 9}}});
+}
+
+TEST(CudaRules, ColumnReductions) {
   same(R"(
 func @s[N](A: f32[N, 5]) -> (C: f32[5]) {
   block s(k: 5; reduce n: N) {
     init { C[k] = 0 }
     C[k] = C[k] + A[n, k]
   }
-})", "points", {{{"N", 1}}, {{"N", 33}}, {{"N", 0}}});
+})", "reduce", {{{"N", 1}}, {{"N", 33}}, {{"N", 700}}, {{"N", 0}}});
+  same(R"(
+func @mean[N, K](A: f16[2, N, K]) -> (C: f16[2, 1, K]) {
+  alloc acc: f32[2, 1, K] {
+    block s(b: 2, k: K; reduce n: N) {
+      init { acc[b, 0, k] = 0 }
+      acc[b, 0, k] = acc[b, 0, k] + f32(A[b, n, k])
+    }
+    block mean(b: 2, i: 1, k: K) { C[b, i, k] = f16(acc[b, 0, k] / 8) }
+  }
+})", "reduce", {{{"N", 1}, {"K", 8}}, {{"N", 100}, {"K", 13}}, {{"N", 1000}, {"K", 264}}, {{"N", 3}, {"K", 0}}});
+  same(R"(
+func @most(A: i8[300, 40]) -> (C: i8[40]) {
+  block s(k: 40; reduce n: 300) {
+    init { C[k] = -128 }
+    C[k] = max(C[k], A[n, k])
+  }
+})", "reduce", {{}});
+  same(R"(
+func @few(A: f32[9, 40]) -> (C: f32[40]) {
+  block s(k: 40; reduce n: 9) {
+    init { C[k] = 0 }
+    C[k] = C[k] + A[n, k]
+  }
+})", "points", {{}});
+}
+
+TEST(CudaRules, FullReductions) {
+  const std::vector<std::map<std::string, int64_t>> sizes = {{{"N", 1}, {"K", 8}}, {{"N", 3}, {"K", 5001}}, {{"N", 40}, {"K", 1000}}, {{"N", 0}, {"K", 3}}};
+  same(R"(
+func @squares[N, K](A: f16[N, K]) -> (C: f32[]) {
+  alloc acc: f32[] {
+    block s(; reduce n: N, k: K) {
+      init { acc[] = 0 }
+      acc[] = fma(f32(A[n, k]), f32(A[n, k]), acc[])
+    }
+    block root() { C[] = acc[] * 0.5 }
+  }
+})", "reduce", sizes);
+  same(R"(
+func @least[N, K](A: i32[N, K, 2]) -> (C: i32[3]) {
+  block s(i: 3; reduce n: N, k: K, j: 2) {
+    init { C[i] = 100 }
+    C[i] = min(C[i], A[n, k, j] + index<i32>(i))
+  }
+})", "reduce", sizes);
 }
 
 TEST(CudaRules, RowSumAndMaximum) {

@@ -8,8 +8,10 @@ const std::vector<RuleRow>& rule_table() {
   static const std::vector<RuleRow> kTable = {
       {"tensor_cores", tensor_cores},
       {"contraction", contraction},
+      {"reduce", reduce},
       {"rows", rows},
       {"rows_shared", rows_shared},
+      {"transpose", transpose},
       {"points", points},
   };
   return kTable;

@@ -41,8 +41,10 @@ const std::vector<RuleRow>& rule_table();
 
 RuleResult tensor_cores(const loop::Function& f, sym::Context& c, const ScheduleOptions& o);
 RuleResult contraction(const loop::Function& f, sym::Context& c);
+RuleResult reduce(const loop::Function& f, sym::Context& c);
 RuleResult rows(const loop::Function& f, sym::Context& c);
 RuleResult rows_shared(const loop::Function& f, sym::Context& c);
+RuleResult transpose(const loop::Function& f, sym::Context& c);
 RuleResult points(const loop::Function& f, sym::Context& c);
 
 // The first rule that applies; the function carries its name, `log` (may be null) each rule's reason for not applying.
