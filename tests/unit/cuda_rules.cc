@@ -131,7 +131,7 @@ func @mean[N, K](A: f16[2, N, K]) -> (C: f16[2, 1, K]) {
   same(R"(
 func @most(A: i8[300, 40]) -> (C: i8[40]) {
   block s(k: 40; reduce n: 300) {
-    init { C[k] = -128 }
+    init { C[k] = -128:i8 }
     C[k] = max(C[k], A[n, k])
   }
 })", "reduce", {{}});
@@ -159,7 +159,7 @@ func @squares[N, K](A: f16[N, K]) -> (C: f32[]) {
   same(R"(
 func @least[N, K](A: i32[N, K, 2]) -> (C: i32[3]) {
   block s(i: 3; reduce n: N, k: K, j: 2) {
-    init { C[i] = 100 }
+    init { C[i] = 100:i32 }
     C[i] = min(C[i], A[n, k, j] + index<i32>(i))
   }
 })", "reduce", sizes);
