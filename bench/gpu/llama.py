@@ -24,7 +24,11 @@ class Layer(nn.Module):
         q, k, v = split(self.q(h), HEADS), split(self.k(h), KV_HEADS), split(self.v(h), KV_HEADS)
         turn = lambda t: t * cos + torch.cat((-t[..., HEAD // 2:], t[..., :HEAD // 2]), -1) * sin  # noqa: E731
         k, v = torch.cat((past_k, turn(k)), 2), torch.cat((past_v, v), 2)
-        a = F.scaled_dot_product_attention(turn(q), k, v, enable_gqa=True)
+        if torch.onnx.is_in_onnx_export():  # the exporter does not take enable_gqa
+            every = lambda t: t[:, :, None].expand(n, KV_HEADS, HEADS // KV_HEADS, -1, HEAD).reshape(n, HEADS, -1, HEAD)  # noqa: E731
+            a = F.scaled_dot_product_attention(turn(q), every(k), every(v))
+        else:
+            a = F.scaled_dot_product_attention(turn(q), k, v, enable_gqa=True)
         x = x + self.o(a.transpose(1, 2).reshape(n, s, WIDTH))
         h = self.norm2(x)
         return x + self.down(F.silu(self.gate(h)) * self.up(h)), k, v

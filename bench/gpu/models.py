@@ -94,6 +94,8 @@ def settle(m: nn.Module) -> nn.Module:
     """Random networks are calibrated once, so that signals neither vanish nor explode over the layers."""
     m.eval().requires_grad_(False)
     for layer in m.modules():
+        if isinstance(layer, nn.Linear) and not layer.weight.any():  # torchvision's heads are zeros
+            nn.init.normal_(layer.weight, std=layer.in_features ** -0.5)
         if isinstance(layer, nn.BatchNorm2d):
             layer.momentum = None
     if any(isinstance(layer, nn.BatchNorm2d) for layer in m.modules()):
@@ -177,7 +179,7 @@ def main() -> int:
                 print(measure(name, args, stream), flush=True)
             except Exception as e:  # noqa: BLE001  one model that fails must not end the others
                 failed += 1
-                print(f"| {name} | {type(e).__name__}: {' '.join(str(e).split())[:250]} |", flush=True)
+                print(f"| {name} | {type(e).__name__}: {' '.join(str(e).split())[-250:]} |", flush=True)
             torch.compiler.reset()
             torch.cuda.empty_cache()
     print(f"{failed} failed")
