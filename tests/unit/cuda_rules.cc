@@ -141,7 +141,28 @@ func @few(A: f32[9, 40]) -> (C: f32[40]) {
     init { C[k] = 0 }
     C[k] = C[k] + A[n, k]
   }
-})", "points", {{}});
+})", "windows", {{}});
+}
+
+// Channels innermost: neighbouring channels are a vector, and what follows the sum is the thread's.
+TEST(CudaRules, Windows) {
+  same(R"(
+func @depthwise[N, H](X: f16[N, 16, H, 6] layout (n, c, y, x) -> (n, y, x, c) in [N, H, 6, 16], W: f16[16, 3, 3] layout (c, a, b) -> (a, b, c) in [3, 3, 16], B: f32[16]) -> (Y: f16[N, 16, H, 6] layout (n, c, y, x) -> (n, y, x, c) in [N, H, 6, 16]) {
+  alloc acc: f32[N, 16, H, 6] {
+    block conv(n: N, c: 16, y: H, x: 6; reduce r: 3, s: 3) {
+      init { acc[n, c, y, x] = 0 }
+      acc[n, c, y, x] = fma(f32((X[n, c, y + r - 1, x + s - 1] if 1 <= y + r && y + r <= H && 1 <= x + s && x + s <= 6 else 0:f16)), f32(W[c, r, s]), acc[n, c, y, x])
+    }
+    block out(n: N, c: 16, y: H, x: 6) { Y[n, c, y, x] = f16(max(0, acc[n, c, y, x] + B[c]) * (acc[n, c, y, x] + 1)) }
+  }
+})", "windows", {{{"N", 1}, {"H", 1}}, {{"N", 2}, {"H", 5}}, {{"N", 0}, {"H", 3}}});
+  same(R"(
+func @pool[N](X: f32[N, 8, 9, 12]) -> (Y: f32[N, 4, 4, 12]) {
+  block most(n: N, y: 4, x: 4, c: 12; reduce r: 2, s: 3) {
+    init { Y[n, y, x, c] = -inf }
+    Y[n, y, x, c] = max(Y[n, y, x, c], X[n, y * 2 + r, x * 2 + s, c])
+  }
+})", "windows", {{{"N", 1}}, {{"N", 5}}});
 }
 
 TEST(CudaRules, FullReductions) {

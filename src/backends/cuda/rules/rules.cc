@@ -8,6 +8,7 @@ const std::vector<RuleRow>& rule_table() {
   static const std::vector<RuleRow> kTable = {
       {"tensor_cores", tensor_cores},
       {"contraction", contraction},
+      {"windows", windows},
       {"reduce", reduce},
       {"rows", rows},
       {"rows_shared", rows_shared},

@@ -41,6 +41,7 @@ const std::vector<RuleRow>& rule_table();
 
 RuleResult tensor_cores(const loop::Function& f, sym::Context& c, const ScheduleOptions& o);
 RuleResult contraction(const loop::Function& f, sym::Context& c);
+RuleResult windows(const loop::Function& f, sym::Context& c);
 RuleResult reduce(const loop::Function& f, sym::Context& c);
 RuleResult rows(const loop::Function& f, sym::Context& c);
 RuleResult rows_shared(const loop::Function& f, sym::Context& c);
