@@ -9,10 +9,22 @@ LAYERS, WIDTH, HEADS, KV_HEADS, FFN, VOCABULARY = 16, 2048, 32, 8, 8192, 128256
 HEAD = WIDTH // HEADS
 
 
+class RMSNorm(nn.Module):
+    """nn.RMSNorm, which the exporter does not take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(WIDTH))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        f = x.float()
+        return (f * torch.rsqrt(f.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * self.weight
+
+
 class Layer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.norm1, self.norm2 = nn.RMSNorm(WIDTH, 1e-5), nn.RMSNorm(WIDTH, 1e-5)
+        self.norm1, self.norm2 = RMSNorm(), RMSNorm()
         self.q, self.k, self.v = (nn.Linear(WIDTH, n * HEAD, bias=False) for n in (HEADS, KV_HEADS, KV_HEADS))
         self.o = nn.Linear(WIDTH, WIDTH, bias=False)
         self.gate, self.up, self.down = nn.Linear(WIDTH, FFN, bias=False), nn.Linear(WIDTH, FFN, bias=False), nn.Linear(FFN, WIDTH, bias=False)
@@ -42,7 +54,7 @@ class Llama(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
-        self.norm, self.head = nn.RMSNorm(WIDTH, 1e-5), nn.Linear(WIDTH, VOCABULARY, bias=False)
+        self.norm, self.head = RMSNorm(), nn.Linear(WIDTH, VOCABULARY, bias=False)
 
     def forward(self, past: torch.Tensor, turn: torch.Tensor, token: torch.Tensor):
         x, news = self.embedding(token), []
