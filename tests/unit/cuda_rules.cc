@@ -157,6 +157,16 @@ func @depthwise[N, H](X: f16[N, 16, H, 6] layout (n, c, y, x) -> (n, y, x, c) in
   }
 })", "windows", {{{"N", 1}, {"H", 1}}, {{"N", 2}, {"H", 5}}, {{"N", 0}, {"H", 3}}});
   same(R"(
+func @slice[N](X: f32[N, 5, 8]) -> (Y: f32[N, 4]) {
+  alloc acc: f32[N, 8] {
+    block sum(n: N, c: 8; reduce r: 5) {
+      init { acc[n, c] = 0 }
+      acc[n, c] = acc[n, c] + X[n, r, c]
+    }
+    block out(n: N, c: 4) { Y[n, c] = acc[n, c] * 2 }
+  }
+})", "points", {{{"N", 3}}});
+  same(R"(
 func @pool[N](X: f32[N, 8, 9, 12]) -> (Y: f32[N, 4, 4, 12]) {
   block most(n: N, y: 4, x: 4, c: 12; reduce r: 2, s: 3) {
     init { Y[n, y, x, c] = -inf }

@@ -75,7 +75,8 @@ class Windows {
     if (blocks_.size() == 1) return "";
     const StmtNode& b = *blocks_[1];
     store_ = b.body[0];
-    if (store_->kind != StmtKind::store || store_->guard || b.init || b.iters.size() != spatial_.size()) return "not a plain block behind";
+    const bool plain = store_->kind == StmtKind::store && !store_->guard && !b.init && b.iters.size() == spatial_.size();
+    if (!plain) return "not a plain block behind";
     bool own = true;
     sym::Map to_first;
     loop::visit(store_->value, [&](const Expr& e) {
@@ -85,8 +86,14 @@ class Windows {
         own = own && e->indices[d].is_var() && at->second == sum_->indices[d];
       }
     });
-    for (const Iter& i : b.iters) own = own && !i.reduce && to_first.count(i.var);
-    if (!own) return "the block behind does not read the sum at its own position";
+    // All of the sum, and no more: a slice of it has smaller extents.
+    for (const Iter& i : b.iters) {
+      const auto first = to_first.find(i.var);
+      own = own && !i.reduce && first != to_first.end() && std::any_of(spatial_.begin(), spatial_.end(), [&](const Iter& s) {
+        return s.var == first->second && s.extent == i.extent;
+      });
+    }
+    if (!own) return "the block behind does not read all of the sum, each element at its own position";
     store_ = loop::substitute(store_, to_first);
     return "";
   }
@@ -114,8 +121,8 @@ class Windows {
     if (!good || !along) return "the operands do not run along the results";
     if (store_ != sum_) loop::visit(store_->value, look);
     wide_ = kVectorBytes / bytes;
-    if (!good || wide_ < 2 || !lane_.extent.is_const() || lane_.extent.value() % wide_ != 0) return "its lines are not whole vectors";
-    return "";
+    const bool whole = wide_ > 1 && lane_.extent.is_const() && lane_.extent.value() % wide_ == 0;
+    return good && whole ? "" : "its lines are not whole vectors";
   }
 
   // The spatial iterators, outermost in the memory of the result first.
@@ -172,14 +179,17 @@ class Windows {
     const auto with_held = [&](const Expr& e, Index lane, const sym::Map& m) {
       return loop::substitute(Held(sum_->buffer, loop::load(sums, {th, lane})).apply(e), m);
     };
-    const Stmt start = lanes([&](Index lane, const sym::Map& m) { return loop::store(sums, {th, lane}, loop::substitute(blocks_[0]->init->value, m)); });
+    const Stmt start = lanes([&](Index lane, const sym::Map& m) {
+      return loop::store(sums, {th, lane}, loop::substitute(blocks_[0]->init->value, m));
+    });
     const Stmt add = lanes([&](Index lane, const sym::Map& m) {
       return loop::store(sums, {th, lane}, with_held(sum_->value, lane, m));
     });
     const Stmt finish = lanes([&](Index lane, const sym::Map& m) {
       Indices to;
       for (const Index& i : store_->indices) to.push_back(sym::substitute(i, m));
-      return loop::store(store_->buffer, to, store_ == sum_ ? loop::load(sums, {th, lane}) : with_held(store_->value, lane, m));
+      const Expr value = store_ == sum_ ? loop::load(sums, {th, lane}) : with_held(store_->value, lane, m);
+      return loop::store(store_->buffer, to, value);
     });
     return loop::seq({start, terms(add, 0), finish});
   }
@@ -187,7 +197,8 @@ class Windows {
     if (d == reduce_.size()) return add;
     const Iter& i = reduce_[d];
     const auto body = [&](Index v) { return loop::substitute(terms(add, d + 1), {{i.var, v}}); };
-    return i.extent.value() <= kUnrolled ? unrolled(c_, i.var->name.c_str(), i.extent.value(), body) : serial(c_, i.var->name.c_str(), i.extent, body);
+    const char* name = i.var->name.c_str();
+    return i.extent.value() <= kUnrolled ? unrolled(c_, name, i.extent.value(), body) : serial(c_, name, i.extent, body);
   }
 
   const loop::Function& f_;
