@@ -5,6 +5,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -29,6 +30,15 @@ def first_error(text: str) -> str:
         if found:
             return re.sub(r"^node \d+ ([\w.:]*\w)(?: '[^']*')?", r"\1", message).strip()
     return text.strip().splitlines()[0][:160] if text.strip() else "no message"
+
+
+def find_nvcc() -> str | None:
+    """The toolkit's compiler, or that of the PyPI packages in scripts/requirements.txt, which then is put on PATH."""
+    here = next((p for p in (shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc") if p and Path(p).exists()), None)
+    for p in ROOT.glob("build/venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc") if not here else ():
+        here = str(p)
+        os.environ["PATH"] = f"{p.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return here
 
 
 @dataclass

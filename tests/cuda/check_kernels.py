@@ -23,6 +23,9 @@ import op_cases
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent))
+from harness import find_nvcc  # noqa: E402
+
 TOOL = ROOT / "build" / "release" / "bin" / "kernel_cases"
 CACHE = ROOT / "build" / "cuda-cache"
 MARK = "// case dims "
@@ -65,12 +68,6 @@ def run_batch(folder: Path, k: int) -> tuple[int, int]:
         print(line)
     passed, failed = lines[-1].replace(" passed, ", " ").split()[:2]
     return int(passed), int(failed)
-
-
-def find_nvcc() -> str | None:
-    """The toolkit's compiler, or that of the PyPI packages in scripts/requirements.txt."""
-    places = [shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc", *map(str, ROOT.glob("build/venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc"))]
-    return next((p for p in places if p and Path(p).exists()), None)
 
 
 def main() -> int:

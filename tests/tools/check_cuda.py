@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,9 @@ from onnx import helper
 
 
 from models import ROOT, Checks, model, random, tripod
+
+sys.path.insert(0, str(ROOT / "tests"))
+from harness import find_nvcc  # noqa: E402
 
 
 def has_gpu() -> bool:
@@ -65,7 +67,7 @@ def host_operators(c: Checks, folder: Path) -> None:
 
 def main() -> int:
     c = Checks()
-    if not shutil.which("nvcc") and not Path("/usr/local/cuda/bin/nvcc").exists():
+    if not find_nvcc():
         print("no nvcc here: skipped")
         return c.done()
     with tempfile.TemporaryDirectory() as folder:
