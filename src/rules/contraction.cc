@@ -129,22 +129,8 @@ std::optional<Contraction> match_contraction(const loop::Function& f, sym::Conte
   return k;
 }
 
-namespace {
-struct SumReplacer : loop::Rewriter {
-  SumReplacer(const Buffer& acc, Expr sum, const sym::Map& iters) : acc_(acc), sum_(std::move(sum)), iters_(iters) {}
-  using loop::Rewriter::rewrite;
-  Expr rewrite(const Expr& e) override {
-    return e->op == Op::load && e->buffer == acc_ ? sum_ : Expr();
-  }
-  Index rewrite_index(Index i) override { return sym::substitute(i, iters_); }
-  Buffer acc_;
-  Expr sum_;
-  const sym::Map& iters_;
-};
-}  // namespace
-
 Expr epilogue_value(const Contraction& k, const Contraction::Epilogue& e, const sym::Map& iters, const Expr& sum) {
-  return SumReplacer(k.acc, sum, iters).apply(e.value);
+  return replace_loads(e.value, k.acc, sum, iters);
 }
 
 }  // namespace tripod::rules

@@ -197,6 +197,22 @@ bool uses(const Expr& e, Index var) {
 }
 
 Expr replace_load(const Expr& e, const Expr& from, const Expr& to) { return Replacer(from, to).apply(e); }
+
+namespace {
+struct LoadsReplacer : loop::Rewriter {
+  LoadsReplacer(const Buffer& b, const Expr& e, const sym::Map& m) : from(b), to(e), iters(m) {}
+  using loop::Rewriter::rewrite;
+  Expr rewrite(const Expr& e) override { return e->op == loop::Op::load && e->buffer == from ? to : Expr(); }
+  Index rewrite_index(Index i) override { return sym::substitute(i, iters); }
+  const Buffer& from;
+  const Expr& to;
+  const sym::Map& iters;
+};
+}  // namespace
+
+Expr replace_loads(const Expr& e, const Buffer& from, const Expr& to, const sym::Map& iters) {
+  return LoadsReplacer(from, to, iters).apply(e);
+}
 Expr guard_loads(const Expr& e, Index guard) { return Guarder(guard).apply(e); }
 
 }  // namespace tripod::rules

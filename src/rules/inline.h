@@ -15,6 +15,10 @@ bool uses(const Expr& e, Index var);
 // e with one node replaced by another.
 Expr replace_load(const Expr& e, const Expr& from, const Expr& to);
 
+// e with every load of a buffer replaced by `to`, and iterators elsewhere by `iters`: the indices of those loads have
+// iterators too, so both happen at once.
+Expr replace_loads(const Expr& e, const Buffer& from, const Expr& to, const sym::Map& iters);
+
 // Every load of e gets the guard too (its value is 0 where it is false): for lanes beyond the end of a row.
 Expr guard_loads(const Expr& e, Index guard);
 

@@ -22,15 +22,6 @@ namespace {
 
 constexpr int64_t kThreads = 256, kVectorBytes = 16, kUnrolled = 9;
 
-// Every load of a buffer replaced by what a thread holds.
-struct Held : loop::Rewriter {
-  Held(const Buffer& b, Expr e) : buffer(b), value(std::move(e)) {}
-  using loop::Rewriter::rewrite;
-  Expr rewrite(const Expr& e) override { return e->op == Op::load && e->buffer == buffer ? value : nullptr; }
-  const Buffer& buffer;
-  Expr value;
-};
-
 class Windows {
  public:
   Windows(const loop::Function& f, sym::Context& c) : f_(f), c_(c) {}
@@ -175,9 +166,8 @@ class Windows {
         return body(lane, m);
       });
     };
-    // The sum's own indices have iterators too: it is replaced first.
     const auto with_held = [&](const Expr& e, Index lane, const sym::Map& m) {
-      return loop::substitute(Held(sum_->buffer, loop::load(sums, {th, lane})).apply(e), m);
+      return rules::replace_loads(e, sum_->buffer, loop::load(sums, {th, lane}), m);
     };
     const Stmt start = lanes([&](Index lane, const sym::Map& m) {
       return loop::store(sums, {th, lane}, loop::substitute(blocks_[0]->init->value, m));
