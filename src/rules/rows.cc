@@ -72,7 +72,7 @@ bool RowBlocks::contiguous(const StmtNode& b) const {
   return good;
 }
 
-std::optional<Op> RowBlocks::combiner(const StmtNode& b) {
+std::optional<Op> combiner(const StmtNode& b) {
   const StmtNode& s = *b.body[0];
   const auto is_acc = [&](const Expr& e) { return e->op == Op::load && e->buffer == s.buffer && e->indices == s.indices; };
   const Expr& v = s.value;

@@ -12,18 +12,19 @@
 
 namespace tripod::rules {
 
+// How partial results of a reduction combine: the binary operation of `acc = op(acc, x)`; fma sums.
+std::optional<loop::Op> combiner(const loop::StmtNode& block);
+
 class RowBlocks {
  protected:
   RowBlocks(const loop::Function& f, sym::Context& c) : f_(f), c_(c) {}
 
   // Empty when all blocks share their leading spatial iterators (the rows, by extent and position), reductions reduce
   // exactly what is behind them, and internal buffers are read in the row that wrote them; otherwise what does not fit.
-  // `refuse` says why the rule cannot do a reduction that combines so (combiner below), or "".
+  // `refuse` says why the rule cannot do a reduction that combines so (combiner), or "".
   std::string match(const std::function<std::string(std::optional<loop::Op>)>& refuse);
 
   static bool reduces(const loop::StmtNode& b);
-  // How partial results combine: the binary operation of `acc = op(acc, x)`; fma sums.
-  static std::optional<loop::Op> combiner(const loop::StmtNode& b);
   // The value of a reduction with its accumulator elsewhere.
   static Expr with_accumulator(const loop::StmtNode& b, const Expr& old);
   bool is_internal(const Buffer& b) const;

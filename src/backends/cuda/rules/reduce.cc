@@ -12,6 +12,7 @@
 
 #include "backends/cuda/rules/rules.h"
 #include "rules/inline.h"
+#include "rules/rows.h"
 
 namespace tripod::cuda {
 
@@ -48,10 +49,9 @@ class Reduce {
     const StmtNode& s = *b.body[0];
     if (s.kind != StmtKind::store || s.guard || !b.init || info(s.buffer->dtype).bits < 8) return "not a plain store";
     const Expr& v = s.value;
-    const auto is_acc = [&](const Expr& e) { return e->op == Op::load && e->buffer == s.buffer && e->indices == s.indices; };
-    if (v->op == Op::fma && is_acc(v->args[2])) op_ = Op::add, acc_ = v->args[2];
-    else if (associative(v->op) && is_acc(v->args[0])) op_ = v->op, acc_ = v->args[0];
-    else return "its operation is not associative";
+    const auto op = rules::combiner(b);
+    if (!op) return "its operation is not associative";
+    op_ = *op, acc_ = v->args[v->op == Op::fma ? 2 : 0];
     if (!neutral(b.init->value)) return "it does not start from nothing";
     for (const Iter& i : b.iters) (i.reduce ? reduce_ : spatial_).push_back(i);
     value_ = v;
@@ -67,9 +67,6 @@ class Reduce {
     collapse();
     if (temporaries || nibbles) return "an operand is computed in the kernel, or of less than a byte";
     return classify();
-  }
-  static bool associative(Op op) {
-    return op == Op::add || op == Op::mul || op == Op::min || op == Op::max || op == Op::bit_and || op == Op::bit_or;
   }
   // Parts may start from init without changing the result.
   bool neutral(const Expr& init) const {
