@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Whole models in f16 on one GPU, beside Inductor (reduce-overhead) and eager torch under a CUDA graph, in one run.
 
-The networks are torch's own (torchvision, transformers; a Llama written here) with seeded random weights, exported to
-ONNX in f32 (the Llama in f16) and compiled by Tripod with --precision=f16; torch runs them in f16. Compared on normal random data: error of
-the first output against torch in f32, relative to its range, and top-1; time as the median of 50 interleaved calls.
+The networks are torch's own (torchvision, transformers) with seeded random weights, exported to ONNX in f32, and a Llama
+written here (llama.py, llama_onnx.py) in f16; Tripod compiles them with --precision=f16, torch runs them in f16. Compared on
+normal random data: error of the first output against torch in f32, relative to its range, and top-1; time as the median
+of 50 interleaved calls.
 
 usage: bench/gpu/models.py [--tripod PROGRAM] [--work DIR] [MODEL...]    on the GPU machine; without MODEL all
 """
@@ -31,8 +32,8 @@ from run import graph_of, medians  # noqa: E402
 class Network:
     build: Callable[[], nn.Module]
     inputs: Callable[[], list[torch.Tensor]]
-    floats: int = 1     # so many of the inputs, from the first, are floats that torch takes in f16
-    half: bool = False  # exported in f16: its caches are f16, and weights of f32 would be 5 GB
+    half: bool = False  # inputs and outputs are f16 for Tripod too
+    options: tuple[str, ...] = ()  # of `tripod compile`
 
 
 class First(nn.Module):
@@ -83,10 +84,10 @@ NETWORKS = {
     "efficientnet_b0_b32": Network(vision("efficientnet_b0"), images(32)),
     "vit_b16_b1": Network(vision("vit_b_16"), images(1)),
     "vit_b16_b32": Network(vision("vit_b_16"), images(32)),
-    "bert_b1s128": Network(bert, tokens(1, 128, 30522), 0),
-    "bert_b8s384": Network(bert, tokens(8, 384, 30522), 0),
-    "gpt2_s512": Network(gpt2, tokens(1, 512, 50257), 0),
-    "llama_decode_kv2048": Network(Llama, lambda: Llama.decode_inputs(2048), 2, half=True),
+    "bert_b1s128": Network(bert, tokens(1, 128, 30522)),
+    "bert_b8s384": Network(bert, tokens(8, 384, 30522)),
+    "gpt2_s512": Network(gpt2, tokens(1, 512, 50257)),
+    "llama_decode_kv2048": Network(Llama, lambda: Llama.decode_inputs(2048), half=True, options=("--dim", "past=2048")),
 }
 
 
@@ -108,10 +109,13 @@ def settle(m: nn.Module) -> nn.Module:
 def compiled(name: str, m: nn.Module, inputs: list[torch.Tensor], args: argparse.Namespace) -> tuple[Path, float]:
     """model.so and the seconds that `tripod compile` took, cache cold."""
     onnx, so = args.work / f"{name}.onnx", args.work / f"{name}.so"
-    torch.onnx.export(m, tuple(inputs), str(onnx), dynamo=True, verbose=False, external_data=NETWORKS[name].half)
+    if isinstance(m, Llama):
+        m.write_onnx(onnx)
+    else:
+        torch.onnx.export(m, tuple(inputs), str(onnx), dynamo=True, verbose=False, external_data=False)
     start = time.monotonic()
     r = subprocess.run([args.tripod, "compile", str(onnx), "--target=cuda", "--arch=sm_90a", "--precision=f16",
-                        "--cache", str(args.work / f"{name}.cache"), "-o", str(so)], capture_output=True, text=True)
+                        "--cache", str(args.work / f"{name}.cache"), *NETWORKS[name].options, "-o", str(so)], capture_output=True, text=True)
     if r.returncode:
         raise RuntimeError(r.stderr.strip()[-300:])
     return so, time.monotonic() - start
@@ -124,13 +128,11 @@ def measure(name: str, args: argparse.Namespace, stream: Any) -> str:
     inputs = [t.cuda() for t in network.inputs()]
     want = m(*inputs)
     want = want[0] if isinstance(want, (tuple, list)) else want
-    half = [t.half() if i < network.floats else t for i, t in enumerate(inputs)]
-    if not network.half:
-        so, seconds = compiled(name, m, inputs, args)
+    half = [t.half() if t.is_floating_point() else t for t in inputs]
+    so, seconds = compiled(name, m, inputs, args)
     m = m.half()
     if network.half:
         inputs = half
-        so, seconds = compiled(name, m, inputs, args)
     if "b" in name and isinstance(next(m.children(), None), nn.Conv2d):
         m = m.to(memory_format=torch.channels_last)
     with torch.cuda.stream(stream):
@@ -138,7 +140,7 @@ def measure(name: str, args: argparse.Namespace, stream: Any) -> str:
         for _ in range(4):
             fast(*half)
     eager = graph_of([lambda: m(*half)], stream)
-    results = [torch.empty(s, device="cuda", dtype=torch.float16 if network.half else torch.float32) for s in [want.shape]]
+    results = [torch.empty(want.shape, device="cuda", dtype=torch.float16 if network.half else torch.float32)]
     model = DeviceModel(str(so), stream)
     outputs = model.outputs(results)
     ours = model.call(inputs, outputs)

@@ -25,8 +25,8 @@ Program Planner::run() {
   for (const Index& s : m_.symbols) p_.symbols.push_back({s, s->name, true});
   for (const Index& s : m_.data_symbols) p_.symbols.push_back({s, s->name, false});
   known_.assign(m_.requirements.size(), false);
-  add(p_.steps, Step::segment).number = 0;
   require_known(p_.steps);
+  add(p_.steps, Step::segment).number = 0;
   plan_graph(g, in_.fuse(g), p_.steps);
   finish_outputs(p_.steps);
   p_.num_segments = num_segments_ + 1;
@@ -123,7 +123,6 @@ void Planner::plan_read_dim(const Graph& g, const Node& n, Steps& steps) {
   touch(from.place);
   places_[{&g, n.results[0]}] = from.place;
   enter_segment(steps);
-  require_known(steps);
 }
 
 void Planner::finish_outputs(Steps& steps) {
@@ -243,7 +242,10 @@ void Planner::touch(const Place& p) {
   if (p.kind == Place::arena) p_.buffers[p.index].last = std::max(p_.buffers[p.index].last, next_ - 1);
 }
 
-void Planner::enter_segment(Steps& steps) { add(steps, Step::segment).number = segment_ = ++num_segments_; }
+void Planner::enter_segment(Steps& steps) {
+  require_known(steps);
+  add(steps, Step::segment).number = segment_ = ++num_segments_;
+}
 
 int Planner::symbol(Index var) const {
   for (size_t i = 0; i < p_.symbols.size(); ++i)

@@ -115,6 +115,7 @@ class Planner {
   Place arena_for(const graph::Graph& g, graph::ValueId v);
   std::vector<Index> undefined_symbols(const graph::Graph& g, const graph::Node& n) const;
   void touch(const Place& p);
+  // Behind what its sizes rely on: a size that cannot be is an error of its node, not of memory.
   void enter_segment(Steps& steps);
   int32_t kernel_number(const std::string& symbol);
   int symbol(Index var) const;

@@ -36,6 +36,9 @@ void Planner::plan_if(const Graph& g, const Node& n, Steps& steps) {
   const int32_t outer_segment = segment_;
   int32_t result_segment = outer_segment;
   if (!open.empty()) result_segment = ++num_segments_;
+  const auto define = [&](bool defined) {
+    for (const Index& symbol_of : open) p_.symbols[symbol(symbol_of)].defined = defined;
+  };
   std::vector<Place> results;
   for (ValueId v : n.results) {
     segment_ = result_segment;
@@ -61,7 +64,14 @@ void Planner::plan_if(const Graph& g, const Node& n, Steps& steps) {
             set.dims = {sub.type(sub.outputs()[r]).shape[d]};
             set.site = s.site;
           }
-    if (!open.empty()) add(bodies[arm], Step::segment).number = result_segment;
+    if (!open.empty()) {
+      const std::vector<bool> known = known_;
+      define(true);
+      require_known(bodies[arm]);
+      add(bodies[arm], Step::segment).number = result_segment;
+      // The other arm asks the same of its own extents.
+      if (arm == 0) known_ = known, define(false);
+    }
     for (size_t r = 0; r < n.results.size(); ++r) {
       const View from = view(sub, sub.outputs()[r]);
       Step& copy = add(bodies[arm], Step::copy);
@@ -71,10 +81,8 @@ void Planner::plan_if(const Graph& g, const Node& n, Steps& steps) {
     segment_ = outer_segment;
   }
   s.body = std::move(bodies);
-  for (const Index& symbol_of : open) p_.symbols[symbol(symbol_of)].defined = true;
   // What was made after the branch must not land in a segment that only one arm has entered.
   segment_ = result_segment;
-  require_known(steps);
 }
 
 // --- loop and scan ------------------------------------------------------------------------------------------------
@@ -170,7 +178,6 @@ void Planner::finish_growing(const Growing& grow, const Graph& g, const Node& n,
     set_symbol(symbol(result), p_.symbols[c.symbol].var, site(n), steps);
   }
   enter_segment(steps);
-  require_known(steps);
 }
 
 void Planner::refuse_changing(const Graph& g, const Node& n, size_t first_result) {
@@ -296,10 +303,7 @@ Steps Planner::plan_body(const Graph& sub, const std::vector<Place>& inputs, boo
   }
   Steps body;
   const int32_t segment = segment_;
-  if (own_segment) {
-    enter_segment(body);
-    require_known(body);
-  }
+  if (own_segment) enter_segment(body);
   plan_graph(sub, in_.fuse(sub), body);
   for (const Place& p : inputs) touch(p);
   segment_ = segment;

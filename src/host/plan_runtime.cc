@@ -111,7 +111,6 @@ void Planner::plan_counted(const Graph& g, const Node& n, Steps& steps) {
   p_.symbols[count].defined = true;
   for (const View& v : count_views) touch(v.place);
   enter_segment(steps);
-  require_known(steps);
   const auto reads = static_cast<int32_t>(fill_views.size());
   std::vector<std::pair<int32_t, ValueId>> results;
   for (ValueId v : n.results) {

@@ -17,12 +17,13 @@ constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kLine = kOffsetUnit;
 
 // Rounds the wanted sizes up; false when their sum does not fit in 63 bits, which also keeps plan() from overflowing.
+// A size below 0 is that of a value in a branch that is not taken: where it would be computed its node has refused the dims.
 bool round_sizes(const tp_segment& segment, const Arena& arena) {
   int64_t sum = 0;
   for (int32_t i = 0; i < segment.num_buffers; ++i) {
     int64_t& size = arena.wanted[i];
-    if (size < 0 || size > INT64_MAX - kLine) return false;
-    size = (size + kLine - 1) & -kLine;
+    if (size > INT64_MAX - kLine) return false;
+    size = size < 0 ? 0 : (size + kLine - 1) & -kLine;
     if (__builtin_add_overflow(sum, size, &sum)) return false;
   }
   return true;

@@ -88,7 +88,29 @@ def data_dependent(a: onnx.ValueInfoProto, b: onnx.ValueInfoProto, y: onnx.Value
         "powers": squared_dims(2),
         "powers_inside": sum_of_powers(),
         "compress": of("Compress", "a c", [a, info("c", ["K"], TensorProto.BOOL)], axis=0),
+        "window_of_counted": window_of_counted(),
+        "window_in_branch": window_in_branch(),
     }
+
+
+def summed_window(x: str, y: str) -> tuple[list[onnx.NodeProto], list[TensorProto]]:
+    """The sum of a convolution of x[1, 1, L], whose result lies in the arena, by a kernel of 5."""
+    weights = [numpy_helper.from_array(np.ones((1, 1, 5), np.float32), "w"), numpy_helper.from_array(np.array(2), "axis")]
+    return [node("Conv", f"{x} w", "window"), node("CumSum", "window axis", "sums"), node("ReduceSum", "sums", y)], weights
+
+
+def window_of_counted() -> onnx.ModelProto:
+    nodes, weights = summed_window("wide", "y")
+    first = [node("NonZero", "c", "at"), node("Cast", "at", "found", to=F32), node("Unsqueeze", "found zero", "wide")]
+    return graph_model(first + nodes, [info("c", ["K"])], [info("y", None)], [*weights, numpy_helper.from_array(np.array([0]), "zero")])
+
+
+def window_in_branch() -> onnx.ModelProto:
+    nodes, weights = summed_window("x", "s")
+    then = helper.make_graph(nodes, "then", [], [info("s", None)], weights)
+    rest = helper.make_graph([node("Identity", "x", "t")], "rest", [], [info("t", None)])
+    branch = helper.make_node("If", ["c"], ["y"], name="the/if", then_branch=then, else_branch=rest)
+    return graph_model([branch], [info("c", [], TensorProto.BOOL), info("x", [1, 1, "L"])], [info("y", None)])
 
 
 def sum_of_powers() -> onnx.ModelProto:
@@ -214,6 +236,11 @@ CALLS: dict[str, Call] = {
     "powers_wrap": Call("powers", [np.zeros((65536, 1), np.float32)], ANY_ERROR, ["'y'", "no memory can hold"]),
     "powers_inside": Call("powers_inside", [np.zeros((3, 2), np.float32)], 0, []),
     "powers_inside_wrap": Call("powers_inside", [np.zeros((65536, 1), np.float32)], ANY_ERROR, ["out of memory"]),
+    "window_of_many": Call("window_of_counted", [np.ones(6, np.float32)], 0, []),
+    "window_of_few": Call("window_of_counted", [np.ones(2, np.float32)], INVALID, ["the/conv", "exceeds the padded input"]),
+    "window_in_branch": Call("window_in_branch", [np.array(True), np.ones((1, 1, 6), np.float32)], 0, []),
+    "window_too_wide": Call("window_in_branch", [np.array(True), np.ones((1, 1, 2), np.float32)], INVALID, ["the/conv", "exceeds the padded input"]),
+    "window_not_taken": Call("window_in_branch", [np.array(False), np.ones((1, 1, 2), np.float32)], 0, []),
     "reversed_rows": Call("add", [A, A], 0, [], reversed_rows),
     "one_row_again": Call("add", [A, A], 0, [], lambda v: set_strides(v, 0, 1)),
     "empty": Call("add", [A[:0], A[:0]], ANY_END, []),

@@ -2,8 +2,9 @@
 """Compiled models on a GPU over many calls: no memory is lost, threads on streams of their own do not disturb each other,
 CUDA graphs give the same bits, and compute-sanitizer finds nothing.
 
-usage: tests/gpu/steady.py MODEL.so... [--calls N] [--sanitizer TOOL[,TOOL]]
-Needs Python, numpy and a driver. Inputs are random ones of the least sizes, so the models must take those. Ends with "N passed, N failed".
+usage: tests/gpu/steady.py MODEL.so... [--calls N] [--sanitizer TOOL[,TOOL]] [--dim NAME=N]
+Needs Python, numpy and a driver. Inputs are random ones of the least sizes, or of those that --dim says for models that do
+not take their least. Ends with "N passed, N failed".
 """
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
@@ -25,6 +27,7 @@ from tripod import Model  # noqa: E402
 from tripod.capi import DTYPES  # noqa: E402
 
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
+SANITIZER_TIMEOUT = 120  # seconds
 LOST = 1 << 20  # bytes of the GPU that other users of it may take meanwhile
 
 
@@ -59,9 +62,17 @@ class Cuda:
         return stream.value or 0
 
 
-def random_inputs(model: Model, seed: int) -> list[np.ndarray]:
+@dataclass
+class Case:
+    so: str
+    calls: int
+    dims: dict[str, int]
+
+
+def random_inputs(model: Model, seed: int, dims: dict[str, int]) -> list[np.ndarray]:
+    """Of the least sizes, but for `dims`."""
     rng, manifest = np.random.default_rng(seed), model.describe()
-    least = {d["name"]: max(1, d["min"]) for d in manifest.get("dims", [])}
+    least = {d["name"]: max(1, d["min"]) for d in manifest.get("dims", [])} | dims
     by_name = {str(t): t for t in DTYPES} | {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "f16": np.dtype(np.float16),
                                              "b1": np.dtype(bool)} | {f"{k}{b}": np.dtype(f"{k}{b // 8}") for k in "iu" for b in (8, 16, 32, 64)}
     inputs = []
@@ -77,46 +88,46 @@ def same(a: list[Any], b: list[Any]) -> bool:
     return all(np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in zip(a, b))
 
 
-def no_memory_is_lost(cuda: Cuda, so: str, calls: int) -> str:
+def no_memory_is_lost(cuda: Cuda, case: Case) -> str:
     for graphs in (False, True):
-        with Model(so, device="cuda", cuda_graphs=graphs) as model:
-            inputs = random_inputs(model, 0)
+        with Model(case.so, device="cuda", cuda_graphs=graphs) as model:
+            inputs = random_inputs(model, 0, case.dims)
             first = model.run(inputs)
             call, outputs = model.bind(inputs)
             for _ in range(50):
                 call()
             model.synchronize()
             free, resident = cuda.free_memory(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            for _ in range(calls):
+            for _ in range(case.calls):
                 if call():
                     return f"a call failed: {model.last_error()}"
             model.synchronize()
             lost, grown = free - cuda.free_memory(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
             if lost > LOST or grown > 8192:
-                return f"{calls} calls (graphs: {graphs}) took {lost} bytes of the GPU and {grown} KiB of the host"
+                return f"{case.calls} calls (graphs: {graphs}) took {lost} bytes of the GPU and {grown} KiB of the host"
             if not same(first, outputs):
                 return f"the last call (graphs: {graphs}) differs from the first"
     return ""
 
 
-def graphs_give_the_same(cuda: Cuda, so: str, calls: int) -> str:
+def graphs_give_the_same(cuda: Cuda, case: Case) -> str:
     results = []
     for graphs in (False, True):
-        with Model(so, device="cuda", cuda_graphs=graphs) as model:
-            results.append([model.run(random_inputs(model, seed)) for seed in (0, 1, 0, 2)])
+        with Model(case.so, device="cuda", cuda_graphs=graphs) as model:
+            results.append([model.run(random_inputs(model, seed, case.dims)) for seed in (0, 1, 0, 2)])
     return "" if all(same(a, b) for a, b in zip(*results)) else "a graph's results differ from those of launches"
 
 
-def two_threads(cuda: Cuda, so: str, calls: int) -> str:
-    with Model(so, device="cuda") as model:
-        wanted = [model.run(random_inputs(model, seed)) for seed in (1, 2)]
+def two_threads(cuda: Cuda, case: Case) -> str:
+    with Model(case.so, device="cuda") as model:
+        wanted = [model.run(random_inputs(model, seed, case.dims)) for seed in (1, 2)]
     problems: list[str] = []
 
     def work(seed: int) -> None:
         try:
-            with Model(so, device="cuda", stream=cuda.stream(), cuda_graphs=seed == 2) as model:
-                inputs = random_inputs(model, seed)
-                for _ in range(min(calls, 300)):
+            with Model(case.so, device="cuda", stream=cuda.stream(), cuda_graphs=seed == 2) as model:
+                inputs = random_inputs(model, seed, case.dims)
+                for _ in range(min(case.calls, 300)):
                     if not same(model.run(inputs), wanted[seed - 1]):
                         problems.append(f"thread {seed}: a result differs")
                         return
@@ -131,15 +142,31 @@ def two_threads(cuda: Cuda, so: str, calls: int) -> str:
     return "; ".join(problems)
 
 
-def sanitized(so: str, tool: str) -> str:
+def sanitized(case: Case, tool: str) -> str:
     program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    code = "import sys; sys.argv = sys.argv[1:]; import steady; m = steady.Model(sys.argv[0], device='cuda'); m.run(steady.random_inputs(m, 0)); m.close()"
-    command = [program, "--tool", tool, "--error-exitcode", "9", sys.executable, "-c", code, so]
-    p = subprocess.run(command, capture_output=True, text=True, cwd=HERE, timeout=300)
-    return "" if p.returncode == 0 else f"{tool}: {(p.stdout + p.stderr)[-600:]}"
+    code = f"import sys, steady; m = steady.Model(sys.argv[1], device='cuda'); m.run(steady.random_inputs(m, 0, {case.dims})); m.close()"
+    command = [program, "--tool", tool, "--error-exitcode", "9", sys.executable, "-c", code, case.so]
+    try:
+        p = subprocess.run(command, capture_output=True, text=True, cwd=HERE, timeout=SANITIZER_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        return f"{tool}: took over {SANITIZER_TIMEOUT} s"
+    return "" if p.returncode == 0 else f"{tool}: exit code {p.returncode}: {excerpt(p.stdout + p.stderr)}"
 
 
-CHECKS: list[Callable[[Cuda, str, int], str]] = [graphs_give_the_same, two_threads, no_memory_is_lost]
+def excerpt(text: str) -> str:
+    """The first findings, and the last line, which counts them."""
+    lines = [line for line in text.splitlines() if line.strip(" =")]
+    return " / ".join([*lines[:14], lines[-1]] if lines else ["no output"])
+
+
+CHECKS: list[Callable[[Cuda, Case], str]] = [graphs_give_the_same, two_threads, no_memory_is_lost]
+
+
+def attempt(check: Callable[[Cuda, Case], str], cuda: Cuda, case: Case) -> str:
+    try:
+        return check(cuda, case)
+    except Exception as e:  # noqa: BLE001  one check that fails must not end the others
+        return f"{type(e).__name__}: {e}"
 
 
 def main() -> int:
@@ -147,17 +174,20 @@ def main() -> int:
     p.add_argument("models", nargs="+")
     p.add_argument("--calls", type=int, default=10000)
     p.add_argument("--sanitizer", default="", help=f"tools of compute-sanitizer, of {', '.join(SANITIZERS)}")
+    p.add_argument("--dim", action="append", default=[], metavar="NAME=N", help="a size that is not the least; may be repeated")
     args = p.parse_args()
     cuda = Cuda()
+    dims = {name: int(n) for name, n in (d.split("=") for d in args.dim)}
     passed = failed = 0
     for so in args.models:
-        so = str(Path(so).resolve())
-        results = [(f.__name__, f(cuda, so, args.calls)) for f in CHECKS]
-        results += [(tool, sanitized(so, tool)) for tool in args.sanitizer.split(",") if tool]
+        case = Case(str(Path(so).resolve()), args.calls, dims)
+        results = [(f.__name__, attempt(f, cuda, case)) for f in CHECKS]
+        results += [(tool, sanitized(case, tool)) for tool in args.sanitizer.split(",") if tool]
         for name, problem in results:
             passed, failed = passed + (not problem), failed + bool(problem)
             if problem:
                 print(f"{Path(so).name}: {name}: {problem}")
+        print(f"{Path(so).name}: {', '.join(name + (' failed' if problem else ' passed') for name, problem in results)}", flush=True)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
