@@ -148,6 +148,8 @@ def sanitized(case: Case, tool: str) -> str:
     command = [program, "--tool", tool, "--error-exitcode", "9", sys.executable, "-c", code, case.so]
     try:
         p = subprocess.run(command, capture_output=True, text=True, cwd=HERE, timeout=SANITIZER_TIMEOUT)
+    except OSError as e:
+        return f"{tool}: {e}"
     except subprocess.TimeoutExpired:
         return f"{tool}: took over {SANITIZER_TIMEOUT} s"
     return "" if p.returncode == 0 else f"{tool}: exit code {p.returncode}: {excerpt(p.stdout + p.stderr)}"
