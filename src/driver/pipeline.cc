@@ -38,7 +38,8 @@ using ModuleGroups = std::vector<graph::Groups>;
 
 std::unique_ptr<graph::Module> import(const Options& o) {
   Diagnostics diagnostics;
-  auto m = importer::import_model(o.model, {.dims = o.dims, .shapes = o.shapes, .decisions = {}, .specialise = false}, diagnostics);
+  cpu::Evaluator evaluator;
+  auto m = importer::import_model(o.model, {.dims = o.dims, .shapes = o.shapes, .decisions = {}, .specialise = false, .evaluator = &evaluator}, diagnostics);
   diagnostics.stop_if_errors();
   return m;
 }

@@ -43,14 +43,17 @@ bool worth_it(const Graph& g, const Node& n) {
 }
 
 std::optional<std::vector<graph::ConstAttr>> evaluate(Rewriter& r, NodeId n) {
-  const Node& node = r.g.node(n);
-  auto one = fold_move(r.g, node);
-  if (!one) one = fold_arithmetic(r.g, node);
-  if (one) return std::vector{*std::move(one)};
-  return r.evaluator ? r.evaluator->evaluate(r.g, n) : std::nullopt;
+  if (r.evaluator) return r.evaluator->evaluate(r.g, n);
+  auto one = fold_plain(r.g, r.g.node(n));
+  return one ? std::optional(std::vector{*std::move(one)}) : std::nullopt;
 }
 
 }  // namespace
+
+std::optional<graph::ConstAttr> fold_plain(const Graph& g, const Node& n) {
+  auto one = fold_move(g, n);
+  return one ? one : fold_arithmetic(g, n);
+}
 
 void fold(Rewriter& r) {
   for (NodeId n : r.order()) {

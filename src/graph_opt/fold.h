@@ -7,9 +7,10 @@
 
 namespace tripod::graph_opt {
 
-// Both: nothing when the op is not theirs, or not on these types. Operands are constants, the result's shape is static.
+// Nothing when the op is not one of these, or not on these types. Operands are constants, the result's shape is static.
 std::optional<graph::ConstAttr> fold_move(const Graph& g, const Node& n);
 std::optional<graph::ConstAttr> fold_arithmetic(const Graph& g, const Node& n);
+std::optional<graph::ConstAttr> fold_plain(const Graph& g, const Node& n);  // either
 
 // Elements of `data` (each of `size` bytes) at base + sum of index[d] * strides[d], for all indices of `dims` in
 // row-major order. Strides count elements and may be 0 (stretched) or negative.

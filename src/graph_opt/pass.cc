@@ -48,7 +48,8 @@ bool Rewriter::begin(const std::vector<NodeId>& matched) {
 }
 
 void Rewriter::replace(ValueId from, ValueId to) {
-  if (from == to) return;
+  // Nobody uses a result whose node is gone: it went with the node's first result.
+  if (from == to || g.value(from).producer < 0) return;
   if (!same_shape(g, from, to)) to = g.reshape(to, g.type(from).shape);
   const bool fresh = g.value(to).producer >= first_new_;
   const NodeId old = g.value(from).producer;

@@ -408,6 +408,8 @@ ImportResult Import::run() {
   module->main().set_origins({});
   module->main().set_outputs(std::move(outputs), std::move(names));
   module->remove_unreachable();
+  if (options.evaluator)  // constants were made behind nodes that use them
+    for (int32_t i = 0; i < module->num_graphs(); ++i) module->graph(i).sort();
   result.decisions = decided;
   result.module = std::move(module);
   return result;

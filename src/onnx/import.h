@@ -37,6 +37,9 @@ struct ImportOptions {
   // with both outcomes and compiles every variant.
   std::vector<bool> decisions;
   bool specialise = false;
+  // Evaluates small constant expressions as they are imported (may be null): sizes that an exporter computes in
+  // floating point out of constants are then constants too.
+  graph::Evaluator* evaluator = nullptr;
 };
 
 struct ImportResult {

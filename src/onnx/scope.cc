@@ -116,15 +116,41 @@ void Scope::check_size(ValueId v) const {
     throw NodeError{"the result " + g.value(v).name + " : " + graph::text(t) + " is larger than memory can be", ""};
 }
 
+// New nodes on small constants become constants. `results` are values of these nodes.
+void Scope::evaluate_constants(graph::NodeId first, std::vector<ValueId>& results) {
+  constexpr int64_t kMostElements = 64;
+  const auto is_small = [&](ValueId v) {
+    const Type& t = g.type(v);
+    if (t.kind != Type::tensor || t.dtype == DType::string || t.dtype == DType::none) return false;
+    const Expr count = graph::element_count(g.sym(), t.shape);
+    return count.is_const() && count.value() <= kMostElements;
+  };
+  const auto is_operand = [&](ValueId v) { return v == kNoValue || (g.is_constant(v) && is_small(v)); };
+  for (graph::NodeId n = first, end = g.num_nodes(); n < end; ++n) {
+    const graph::Node& node = g.node(n);
+    const std::vector<ValueId> from = node.results;
+    if (node.operands.empty() || graph::has(node.op, graph::kHostControl) || node.op == OpKind::call) continue;
+    if (!std::all_of(node.operands.begin(), node.operands.end(), is_operand) || !std::all_of(from.begin(), from.end(), is_small)) continue;
+    const auto values = import.options.evaluator->evaluate(g, n);
+    if (!values) continue;
+    for (size_t i = 0; i < from.size(); ++i) {
+      const ValueId to = g.add_constant(g.type(from[i]), (*values)[i]);
+      g.replace_uses(from[i], to);
+      std::replace(results.begin(), results.end(), from[i], to);
+    }
+  }
+}
+
 // The one place where errors of nodes become diagnostics.
 void Scope::import_node(const NodeProto& node, int index) {
   const Site site = site_of(node, index);
   std::vector<Site> outer_origins = g.origins();
   g.set_origins({site});
-  const int values_before = g.num_values();
+  const int values_before = g.num_values(), nodes_before = g.num_nodes();
   std::vector<ValueId> results;
   try {
     results = run(node, site);
+    if (import.options.evaluator) evaluate_constants(nodes_before, results);
     for (ValueId v : results)
       if (v >= 0) check_size(v);
   } catch (const Poisoned&) {

@@ -139,6 +139,7 @@ class Scope {
   std::vector<ValueId> operands(const ::onnx::NodeProto& node);
   std::vector<ValueId> outputs(const ::onnx::GraphProto& body, const std::string& path);
   void check_size(ValueId v) const;
+  void evaluate_constants(graph::NodeId first, std::vector<ValueId>& results);
   Site site_of(const ::onnx::NodeProto& node, int index) const;
   std::unordered_map<std::string, ValueId> names_;
 };

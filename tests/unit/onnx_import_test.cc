@@ -1,4 +1,6 @@
 // What imported models look like.
+#include <cmath>
+
 #include "onnx_models.h"
 
 namespace tripod::importer::test {
@@ -219,6 +221,32 @@ TEST(OnnxImport, Functions) {
                      imports("my", 1) + f));
   EXPECT_NE(t.find("leaky_relu(%x) {a: 0.5"), std::string::npos) << t;
   EXPECT_NE(t.find("0 LeakyRelu 'call'"), std::string::npos) << t;
+}
+
+// Square roots of constants only.
+class Roots : public graph::Evaluator {
+ public:
+  std::optional<std::vector<graph::ConstAttr>> evaluate(const graph::Graph& g, graph::NodeId n) override {
+    if (g.node(n).op != graph::OpKind::sqrt) return std::nullopt;
+    const auto values = std::make_shared<std::vector<float>>();
+    const auto operand = g.float_values(g.node(n).operands[0]);
+    for (double v : *operand) values->push_back(std::sqrt(static_cast<float>(v)));
+    graph::ConstAttr a;
+    a.data = reinterpret_cast<const std::byte*>(values->data());
+    a.size = static_cast<int64_t>(values->size() * sizeof(float));
+    a.owner = values;
+    return std::vector{a};
+  }
+};
+
+TEST(OnnxImport, SizesOutOfConstantsAreConstants) {
+  const std::string m = model(input("x", {"1"}) + floats("nine", {1}, {9}) + node("Sqrt", {"nine"}, {"root"}) +
+                              node("Cast", {"root"}, {"size"}, attr_int("to", kI64)) + node("Expand", {"x", "size"}, {"y"}) + output("y"));
+  Roots roots;
+  ImportOptions o;
+  o.evaluator = &roots;
+  EXPECT_EQ(line(imported(m, o), "root"), "%root = const f32[1] [3]");
+  EXPECT_EQ(line(imported(m, o), "y"), "%y = broadcast(%x) : f32[3]");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "graph_opt/fold.h"
 #include "loop/expand_math.h"
 #include "loop/interpreter.h"
 #include "lower/lower.h"
@@ -30,6 +31,7 @@ static std::optional<int64_t> work_of(const loop::Function& f) {
 
 std::optional<std::vector<graph::ConstAttr>> Evaluator::evaluate(const graph::Graph& g, graph::NodeId n) {
   const graph::Node& node = g.node(n);
+  if (auto plain = graph_opt::fold_plain(g, node)) return std::vector{*std::move(plain)};
   if (!lower::lowering_of(node.op)) return std::nullopt;
   graph::Group group;
   group.nodes = {n};

@@ -1,5 +1,5 @@
-// Evaluates nodes on constants at compile time: the node's own lowering, run by the loop interpreter, so that folding
-// and the compiled kernel share one definition of every op.
+// Evaluates nodes on constants at compile time: moves and plain arithmetic directly (graph_opt/fold.h), the others by the
+// node's own lowering, run by the loop interpreter, so that folding and the compiled kernel share one definition.
 #pragma once
 
 #include "graph/graph.h"
