@@ -21,8 +21,8 @@ def fill(value: Value, t: Any, keep: list[Any]) -> None:
 class DeviceModel:
     """`path` on the GPU, its work on `stream` (a torch stream)."""
 
-    def __init__(self, path: str, stream: Any):
-        self.model = Model(path, device="cuda", stream=stream.cuda_stream)
+    def __init__(self, path: str, stream: Any, cuda_graphs: bool = False):
+        self.model = Model(path, device="cuda", stream=stream.cuda_stream, cuda_graphs=cuda_graphs)
 
     def outputs(self, first: Sequence[Any]) -> list[Any]:
         """Tensors for all outputs of a model of static shapes; `first` are used for the first ones."""

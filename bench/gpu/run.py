@@ -15,6 +15,7 @@ import argparse
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
@@ -30,21 +31,23 @@ REPEATS = 50
 TOLERANCE = {"f32": 1e-4, "f16": 2e-2}  # of the output's range
 
 
-def prepare(folder: Path, families: list[str], arch: str) -> int:
+def prepare(folder: Path, families: list[str], arch: str, tripod: str, jobs: int) -> int:
+    """How many did not compile."""
     folder.mkdir(parents=True, exist_ok=True)
-    failed = 0
-    for family in families:
-        for row in cases.rows(family):
-            name = cases.name(row)
-            onnx = folder / f"{name}.onnx"
-            onnx.write_bytes(cases.model(row))
-            start = time.monotonic()
-            r = subprocess.run([str(ROOT / "build/bin/tripod"), "compile", str(onnx), "--target", "cuda", "--arch", arch,
-                                "-o", str(folder / f"{name}.so")], capture_output=True, text=True)
-            onnx.unlink()
-            failed += r.returncode != 0
-            print(f"{name}: {time.monotonic() - start:.1f} s {r.stderr.strip() if r.returncode else ''}", flush=True)
-    return failed
+
+    def compile_row(row: cases.Row) -> bool:
+        name = cases.name(row)
+        onnx = folder / f"{name}.onnx"
+        onnx.write_bytes(cases.model(row))
+        start = time.monotonic()
+        r = subprocess.run([tripod, "compile", str(onnx), "--target", "cuda", "--arch", arch, "-o", str(folder / f"{name}.so")],
+                           capture_output=True, text=True)
+        onnx.unlink()
+        print(f"{name}: {time.monotonic() - start:.1f} s {r.stderr.strip() if r.returncode else ''}", flush=True)
+        return r.returncode == 0
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return sum(not good for good in pool.map(compile_row, [row for family in families for row in cases.rows(family)]))
 
 
 def medians(graphs: list[Any], stream: Any) -> list[float]:
@@ -205,9 +208,13 @@ def main() -> int:
     p.add_argument("folder", type=Path)
     p.add_argument("families", nargs="*", help=f"default all: {' '.join(cases.families())}")
     p.add_argument("--arch", default="sm_90a")
+    p.add_argument("--tripod", default=str(ROOT / "build/bin/tripod"))
+    p.add_argument("--jobs", type=int, default=1, help="compiles at a time")
     args = p.parse_args()
     families = args.families or cases.families()
-    return 1 if (prepare(args.folder, families, args.arch) if args.what == "prepare" else measure(args.folder, families)) else 0
+    if args.what == "prepare":
+        return 1 if prepare(args.folder, families, args.arch, args.tripod, args.jobs) else 0
+    return 1 if measure(args.folder, families) else 0
 
 
 if __name__ == "__main__":
