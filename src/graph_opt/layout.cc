@@ -80,7 +80,7 @@ class Layouts {
   bool make_alias(Group& group) {
     const graph::Node& n = g_.node(group.nodes[0]);
     const ValueId x = n.operands[0], y = n.results[0];
-    if (g_.is_constant(x) || g_.is_output(y) || g_.type(x).storage != g_.type(y).storage) return false;
+    if (g_.is_constant(x) || g_.type(x).storage != g_.type(y).storage) return false;
     const std::vector<int>& perm = std::get<graph::PermAttr>(n.attr).perm;
     if (written_transposed(x, perm)) {
       g_.value(x).type.order = perm;
@@ -95,7 +95,7 @@ class Layouts {
       order[k] = static_cast<int>(std::find(perm.begin(), perm.end(), from[k]) - perm.begin());
     const bool plain = order == identity;
     const bool windows = rank >= 3 && rank <= 5 && order == channels_last(rank) && strict_users(y).empty() && !rows_use(y);
-    if (!plain && !windows && !only_matmuls_use(y)) return false;
+    if (!plain && (g_.is_output(y) || (!windows && !only_matmuls_use(y)))) return false;
     g_.value(y).type.order = plain ? DimOrder{} : order;
     group.kind = Group::alias;
     return true;

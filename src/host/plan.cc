@@ -27,7 +27,9 @@ Program Planner::run() {
   known_.assign(m_.requirements.size(), false);
   require_known(p_.steps);
   add(p_.steps, Step::segment).number = 0;
-  plan_graph(g, in_.fuse(g), p_.steps);
+  const graph::Groups groups = in_.fuse(g);
+  find_viewed_outputs(g, groups);
+  plan_graph(g, groups, p_.steps);
   finish_outputs(p_.steps);
   p_.num_segments = num_segments_ + 1;
   p_.sites = *in_.sites;
@@ -209,16 +211,43 @@ View Planner::view(const Graph& g, ValueId v) {
   return {place(g, v), g.type(v).stored(), g.type(v).shape};
 }
 
+// Outputs that are views (a reshape, a transpose that moves nothing) of values with memory of their own: the value is
+// computed in the output's memory.
+void Planner::find_viewed_outputs(const Graph& g, const graph::Groups& groups) {
+  std::map<ValueId, ValueId> viewed;
+  for (const Group& group : groups) {
+    const Node& n = g.node(group.nodes[0]);
+    if (group.kind == Group::alias) viewed[n.results[0]] = n.operands[0];
+  }
+  for (size_t i = 0; i < g.outputs().size(); ++i) {
+    ValueId v = g.outputs()[i];
+    while (viewed.count(v)) v = viewed[v];
+    if (v != g.outputs()[i] && !g.is_output(v) && g.type(v).stored() == g.type(g.outputs()[i]).stored()) viewed_outputs_.try_emplace(v, i);
+  }
+}
+
+// The output in whose memory v may be computed now.
+std::optional<size_t> Planner::output_for(const Graph& g, ValueId v) const {
+  if (&g != &m_.main()) return std::nullopt;
+  const auto itself = std::find(g.outputs().begin(), g.outputs().end(), v);
+  const auto view = viewed_outputs_.find(v);
+  if (itself == g.outputs().end() && view == viewed_outputs_.end()) return std::nullopt;
+  const size_t i = itself != g.outputs().end() ? static_cast<size_t>(itself - g.outputs().begin()) : view->second;
+  if (in_.aliased_outputs.count(g.output_names()[i])) return std::nullopt;
+  // A view's dims may be those of a tensor that is only read later.
+  for (const Index& d : g.type(g.outputs()[i]).shape)
+    for (const Index& s : sym::variables(d))
+      if (const Symbol& known = p_.symbols[symbol(s)]; !known.bound_by_input && !known.defined) return std::nullopt;
+  return i;
+}
+
 Place Planner::make_result(const Graph& g, ValueId v, Steps& steps) {
-  const graph::Type& t = g.type(v);
   Place p;
-  const auto& outputs = m_.main().outputs();
-  const auto output = &g == &m_.main() ? std::find(outputs.begin(), outputs.end(), v) : outputs.end();
-  if (output != outputs.end() && !in_.aliased_outputs.count(m_.main().output_names()[static_cast<size_t>(output - outputs.begin())])) {
-    p = {Place::output, static_cast<int32_t>(output - outputs.begin()), 0};
+  if (const auto output = output_for(g, v)) {
+    p = {Place::output, static_cast<int32_t>(*output), 0};
     Step& s = add(steps, Step::output);
     s.number = p.index;
-    s.dims = t.shape;
+    s.dims = g.type(g.outputs()[*output]).shape;
   } else {
     p = arena_for(g, v);
   }

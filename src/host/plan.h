@@ -2,12 +2,13 @@
 //
 // Places: graph inputs and outputs are the caller's memory; constants lie in the weights; an alias (reshape) has the
 // place of its operand; everything else gets an arena buffer that is alive from the step that writes it to the last
-// step that reads it. A value that is an output is computed directly into the caller's memory; where that cannot be
-// (it is an input, a constant, an alias, or returned twice) a copy at the end of the program makes it.
+// step that reads it. A value that is an output, or that an output is a view of, is computed directly into the caller's
+// memory; where that cannot be (it is an input, a constant, or returned twice) a copy at the end of the program makes it.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -111,6 +112,8 @@ class Planner {
   View absent() const { return {}; }
   // Memory for a result that the next step writes: the output's where it is one, an arena buffer otherwise.
   Place make_result(const graph::Graph& g, graph::ValueId v, Steps& steps);
+  void find_viewed_outputs(const graph::Graph& g, const graph::Groups& groups);
+  std::optional<size_t> output_for(const graph::Graph& g, graph::ValueId v) const;
   Place arena(const std::string& name, Index bytes);
   Place arena_for(const graph::Graph& g, graph::ValueId v);
   std::vector<Index> undefined_symbols(const graph::Graph& g, const graph::Node& n) const;
@@ -130,6 +133,7 @@ class Planner {
   Weights& weights_;
   Program p_;
   std::map<Key, Place> places_;
+  std::map<graph::ValueId, size_t> viewed_outputs_;  // of the main graph: a value, and the output that is a view of it
   sym::Context* context_ = nullptr;
   std::vector<std::pair<View, View>> late_copies_;   // to, from: at the end of the iteration being planned
   std::vector<bool> known_;            // requirements that have been written
