@@ -69,6 +69,11 @@ def vision(name: str) -> Callable[[], nn.Module]:
     return build
 
 
+def llama() -> nn.Module:
+    with torch.device("cuda"):  # 1.5 billion numbers
+        return Llama()
+
+
 def images(n: int) -> Callable[[], list[torch.Tensor]]:
     return lambda: [torch.randn(n, 3, 224, 224)]
 
@@ -87,7 +92,7 @@ NETWORKS = {
     "bert_b1s128": Network(bert, tokens(1, 128, 30522)),
     "bert_b8s384": Network(bert, tokens(8, 384, 30522)),
     "gpt2_s512": Network(gpt2, tokens(1, 512, 50257)),
-    "llama_decode_kv2048": Network(Llama, lambda: Llama.decode_inputs(2048), half=True, options=("--dim", "past=2048")),
+    "llama_decode_kv2048": Network(llama, lambda: Llama.decode_inputs(2048), half=True, options=("--dim", "past=2048")),
 }
 
 

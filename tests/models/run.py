@@ -5,7 +5,8 @@ For every float output: error = max |tripod - ort| / range of the output, at mos
 between ONNX Runtime's own optimised and unoptimised runs where that is larger. Integer outputs and shapes are exact,
 and the text, label or decision is the same. Also noted: compile time and memory, size of the .so.
 
-With --target cuda the bound is 1e-4, as sums over many threads have other orders.
+With --target cuda the bound is 1e-4, as sums over many threads have other orders; cuda-f16 and cuda-tf32 are that target
+with --precision, and bounds of 2e-2 and 1e-2.
 
 known_failures.txt lists `model  reason` for those not supported yet; a listed model that passes is an error.
 
@@ -41,9 +42,10 @@ LIST = Path(__file__).resolve().with_name("known_failures.txt")
 WORK = ROOT / "build" / "models"
 BOUND = 1e-5
 # What a compile for a target is told besides, and its bound. The GPU code is for the machine that the tests run on.
+CUDA = ["--target=cuda", "--arch=sm_90a", f"--cache={ROOT / 'build' / 'cuda-cache'}"]
 TARGETS: dict[str, tuple[list[str], float]] = {
-    "cpu": ([], BOUND),
-    "cuda": (["--target=cuda", "--arch=sm_90a", f"--cache={ROOT / 'build' / 'cuda-cache'}"], 1e-4)}
+    "cpu": ([], BOUND), "cuda": (CUDA, 1e-4), "cuda-f16": ([*CUDA, "--precision=f16"], 2e-2),
+    "cuda-tf32": ([*CUDA, "--precision=tf32"], 1e-2)}
 # Exports of one network: on the same first step they give the same probability (silero_vad_half is another network).
 ONE_NET = ["silero_vad", "silero_vad_16k_op15", "silero_vad_16k_sequence", "silero_vad_op18_ifless",
            "silero_vad_openvino_16k"]
