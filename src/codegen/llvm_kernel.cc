@@ -2,6 +2,7 @@
 #include "codegen/llvm_kernel.h"
 
 #include <functional>
+#include <unordered_set>
 
 namespace tripod::codegen {
 
@@ -30,11 +31,22 @@ void KernelEmitter::describe(const std::string& symbol) {
   b_.SetCurrentDebugLocation(llvm::DILocation::get(b_.getContext(), 1, 0, p));
 }
 
+// Positions of the parameters that the body touches: of many phases, each touches a few.
+std::vector<size_t> KernelEmitter::used_params() const {
+  std::unordered_set<const loop::BufferNode*> touched;
+  loop::visit(f_.body, [&](const loop::Stmt& s) { touched.insert(s->buffer.get()); }, [&](const loop::Expr& e) { touched.insert(e->buffer.get()); });
+  std::vector<size_t> r;
+  for (size_t i = 0; i < f_.params.size(); ++i)
+    if (touched.count(f_.params[i].get())) r.push_back(i);
+  return r;
+}
+
 // void symbol(const uint64_t* args, int64_t begin, int64_t end, void* scratch): loads its arguments and calls the
 // body, whose pointer parameters are noalias (an alias fact needs a parameter).
 KernelInfo KernelEmitter::run(const std::string& symbol) {
   llvm::Type *ptr = b_.getPtrTy(), *i64 = b_.getInt64Ty();
-  std::vector<llvm::Type*> types(f_.params.size(), ptr);
+  const std::vector<size_t> used = used_params();
+  std::vector<llvm::Type*> types(used.size(), ptr);
   types.insert(types.end(), f_.dims.size(), i64);
   types.insert(types.end(), {ptr, i64, i64, ptr});  // run, begin, end, scratch
   function_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
@@ -45,8 +57,8 @@ KernelInfo KernelEmitter::run(const std::string& symbol) {
   llvm::BasicBlock* start = llvm::BasicBlock::Create(b_.getContext(), "start", function_);
   b_.SetInsertPoint(start);
   unsigned k = 0;
-  for (size_t i = 0; i < f_.params.size(); ++i, ++k) {
-    llvm::Argument* a = function_->getArg(k);
+  for (const size_t i : used) {
+    llvm::Argument* a = function_->getArg(k++);
     a->setName(f_.params[i]->name);
     a->addAttr(llvm::Attribute::NoAlias);
     if (i + f_.num_outputs < f_.params.size()) a->addAttr(llvm::Attribute::ReadOnly);
@@ -75,7 +87,7 @@ KernelInfo KernelEmitter::run(const std::string& symbol) {
   b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", outer));
   std::vector<llvm::Value*> values;
   const auto slot = [&](llvm::Type* t, size_t i) { return b_.CreateLoad(t, b_.CreateConstGEP1_64(i64, outer->getArg(0), i)); };
-  for (size_t i = 0; i < f_.params.size(); ++i) values.push_back(slot(ptr, 1 + i));
+  for (const size_t i : used) values.push_back(slot(ptr, 1 + i));
   for (size_t i = 0; i < f_.dims.size(); ++i) values.push_back(slot(i64, 1 + f_.params.size() + i));
   values.insert(values.end(), {slot(ptr, 0), outer->getArg(1), outer->getArg(2), outer->getArg(3)});
   b_.CreateCall(function_, values);

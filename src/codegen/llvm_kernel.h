@@ -67,6 +67,7 @@ class KernelEmitter {
  private:
   // statements (llvm_kernel.cc)
   void emit(const loop::Stmt& s);
+  std::vector<size_t> used_params() const;
   void describe(const std::string& symbol);
   void copy_lines(const loop::Stmt& from, const loop::Stmt& to);
   void emit_loop(const loop::StmtNode& s);

@@ -49,7 +49,7 @@ cuda::Arch parse_arch(const std::string& text) {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(const Options& o, sym::Context& c, std::vector<std::string>& sites)
+  CudaBackend(const Options& o, sym::Context& c, Numbering& sites)
       : o_(o), compiler_(c, {.tf32 = o.precision == "tf32"}, o.debug_kernels ? bounds_site(sites) : nullptr), c_(c) {}
 
   // Implicit GEMM reads 16 bytes along the channels of images and weights.
@@ -105,12 +105,9 @@ class CudaBackend final : public Backend {
   }
 
   // --debug-kernels: one site a buffer of a kernel.
-  cuda::BoundsSite bounds_site(std::vector<std::string>& sites) {
+  cuda::BoundsSite bounds_site(Numbering& sites) {
     return [this, &sites](const std::string& symbol, const std::string& buffer) {
-      const std::string text = "kernel " + symbol + at_work_ + ", buffer '" + buffer + "'";
-      auto it = std::find(sites.begin(), sites.end(), text);
-      if (it == sites.end()) it = sites.insert(it, text);
-      return static_cast<int32_t>(it - sites.begin());
+      return sites.number("kernel " + symbol + at_work_ + ", buffer '" + buffer + "'");
     };
   }
 
@@ -136,7 +133,7 @@ void check_options(const Options& o) {
 }
 
 std::unique_ptr<Backend> make_backend(const Options& o, sym::Context& c, Units& units, const std::vector<cpu::CpuTarget>& targets,
-                                      std::vector<std::string>& sites) {
+                                      Numbering& sites) {
   check_options(o);
   if (o.target == "cuda") return std::make_unique<CudaBackend>(o, c, sites);
   return std::make_unique<CpuBackend>(c, units, targets);

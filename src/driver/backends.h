@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/numbering.h"
 #include "driver/execute.h"
 #include "driver/options.h"
 #include "driver/units.h"
@@ -31,7 +32,7 @@ class Backend {
 // Throws CompileError for options that the target does not have. `units` and `targets` belong together.
 // `sites`: texts of places for error messages, which kernels name by number; it may grow.
 std::unique_ptr<Backend> make_backend(const Options& o, sym::Context& c, Units& units, const std::vector<cpu::CpuTarget>& targets,
-                                      std::vector<std::string>& sites);
+                                      Numbering& sites);
 // The same check without a compile.
 void check_options(const Options& o);
 

@@ -211,7 +211,7 @@ class Executor {
     lower::Lowered own;
     const lower::Lowered* lowered = &own;
     loop::Function f;
-    std::vector<std::string> sites;
+    Numbering sites;
     try {
       const KernelEntry* e = in_.form == Form::nodes ? nullptr : entry(g, group);
       if (e)

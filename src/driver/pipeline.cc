@@ -93,7 +93,7 @@ ModuleGroups fuse(const graph::Module& m) {
   return all;
 }
 
-std::vector<KernelEntry> lower_all(const graph::Module& m, const ModuleGroups& groups, std::vector<std::string>& sites) {
+std::vector<KernelEntry> lower_all(const graph::Module& m, const ModuleGroups& groups, Numbering& sites) {
   std::vector<KernelEntry> entries;
   for (int32_t i = 0; i < m.num_graphs(); ++i)
     for (const graph::Group& group : groups[i])
@@ -131,7 +131,7 @@ host::GroupKernel as_group_kernel(const KernelEntry& e) {
 }
 
 host::Program plan(const Session& s, const graph::Module& m, const ModuleGroups& groups, const std::vector<KernelEntry>& entries,
-                   std::vector<std::string>& sites, host::Weights& weights) {
+                   Numbering& sites, host::Weights& weights) {
   std::map<const graph::Graph*, const graph::Groups*> groups_of;
   for (int32_t i = 0; i < m.num_graphs(); ++i) groups_of[&m.graph(i)] = &groups[i];
   std::map<graph::NodeId, std::vector<const KernelEntry*>> by_node;
@@ -248,7 +248,7 @@ CompileReport compile(const Options& o, const CompileHooks& hooks) {
     for (int32_t i = 0; i < m->num_graphs(); ++i) graph_opt::assign_storage(m->graph(i), groups[i], storage_type(o.precision));
   });
   Units units(m->name, targets);
-  std::vector<std::string> sites;
+  Numbering sites;
   const std::unique_ptr<Backend> backend = make_backend(o, m->sym(), units, targets, sites);
   s.run("layout", [&] {
     for (int32_t i = 0; i < m->num_graphs(); ++i) graph_opt::assign_layouts(m->graph(i), groups[i], backend->layouts());

@@ -89,13 +89,17 @@ ValueId Graph::new_value(NodeId producer, int result, Type type) {
 
 namespace {
 
-// No tensor may need more bytes than an int64 counts. Symbolic sizes are checked when the run knows them.
+// No tensor may need more bytes than an int64 counts, nor an empty one if its empty dims were 1: its strides are numbers
+// too. Symbolic sizes are checked when the run knows them.
 void check_size(sym::Context& c, const Type& t) {
   if (t.kind != Type::tensor) return;
   for (Expr d : t.shape)
     if (sym::prove(sym::ge(d, 0)) == sym::Truth::no) throw ShapeError("a dim is negative in " + text(t));
+  Shape filled = t.shape;
+  for (Expr& d : filled)
+    if (d.is_const(0)) d = c.constant(1);
   try {
-    element_count(c, t.shape) * int64_t{info(t.dtype).bits};
+    element_count(c, filled) * int64_t{info(t.dtype).bits};
   } catch (const sym::Overflow&) {
     throw ShapeError(text(t) + " is too large: its size in bytes does not fit 64 bits");
   }

@@ -67,6 +67,9 @@ struct Type {
 using Ints = std::vector<int64_t>;
 
 struct NoAttr { bool operator==(const NoAttr&) const = default; };
+// More operands than this are put together in several steps.
+inline constexpr size_t kWidestConcat = 32;
+
 struct AxisAttr {            // softmax, concat, gather, cumsum, topk, norms, ...
   int axis = 0;              // 0 <= axis < rank
   int64_t value = 0;         // gather_nd: batch dims; others: 0

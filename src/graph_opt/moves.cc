@@ -192,7 +192,7 @@ bool concat_of_concat(Rewriter& r, NodeId n) {
       flat.push_back(v);
     }
   }
-  if (matched.size() == 1 || flat.empty() || !r.begin(matched)) return false;
+  if (matched.size() == 1 || flat.empty() || flat.size() > graph::kWidestConcat || !r.begin(matched)) return false;
   r.replace(r.result(n), r.g.add(OpKind::concat, flat, a));
   return true;
 }

@@ -92,7 +92,15 @@ class ProgramEmitter {
     return m_.getOrInsertFunction(name, llvm::FunctionType::get(result, args, false));
   }
 
+  // Whether a sum or product in it is beyond 64 bits is not asked, and must not be: what the emitter keeps for that is a
+  // value of this block.
   llvm::Value* expr(Index e) {
+    llvm::Value* v = watched_expr(e);
+    index_.take_overflow();
+    return v;
+  }
+
+  llvm::Value* watched_expr(Index e) {
     for (const Index& v : sym::variables(e)) {
       llvm::Value* at = nullptr;
       for (size_t i = 0; i < p_.symbols.size(); ++i)
@@ -105,8 +113,7 @@ class ProgramEmitter {
 
   // Or `otherwise` where a sum or product in it is beyond 64 bits.
   llvm::Value* expr_or(Index e, int64_t otherwise) {
-    index_.take_overflow();
-    llvm::Value* v = expr(e);
+    llvm::Value* v = watched_expr(e);
     llvm::Value* beyond = index_.take_overflow();
     return beyond ? b_.CreateSelect(beyond, b_.getInt64(otherwise), v) : v;
   }

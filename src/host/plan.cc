@@ -32,7 +32,8 @@ Program Planner::run() {
   plan_graph(g, groups, p_.steps);
   finish_outputs(p_.steps);
   p_.num_segments = num_segments_ + 1;
-  p_.sites = *in_.sites;
+  p_.sites = in_.sites->texts();
+  p_.kernels = kernels_.texts();
   return std::move(p_);
 }
 
@@ -107,12 +108,6 @@ void Planner::plan_kernel(const Graph& g, const Group& group, Steps& steps) {
     for (const Place& p : places) touch(p);
   }
   for (int32_t i : results) note_result(steps.back(), i, g, k.params[i]);
-}
-
-int32_t Planner::kernel_number(const std::string& symbol) {
-  auto at = std::find(p_.kernels.begin(), p_.kernels.end(), symbol);
-  if (at == p_.kernels.end()) at = p_.kernels.insert(at, symbol);
-  return static_cast<int32_t>(at - p_.kernels.begin());
 }
 
 void Planner::plan_read_dim(const Graph& g, const Node& n, Steps& steps) {
@@ -195,7 +190,7 @@ Step& Planner::add(Steps& steps, Step::Kind kind) {
 }
 
 LaunchCode Planner::launch_code(const GroupKernel::Phase::Code& c) {
-  return {c.features, kernel_number(c.symbol), c.extent, c.scratch, c.grain, c.geometry, c.narrow, c.narrow ? kernel_number(c.wide) : -1};
+  return {c.features, kernels_.number(c.symbol), c.extent, c.scratch, c.grain, c.geometry, c.narrow, c.narrow ? kernels_.number(c.wide) : -1};
 }
 
 Place Planner::place(const Graph& g, ValueId v) const {
@@ -284,10 +279,7 @@ int Planner::symbol(Index var) const {
 
 int32_t Planner::site(const Node& n) {
   const std::string text = n.origins.empty() ? std::string(graph::info(n.op).text) : n.origins[0].text();
-  auto& sites = *in_.sites;
-  auto it = std::find(sites.begin(), sites.end(), text);
-  if (it == sites.end()) it = sites.insert(it, text);
-  return static_cast<int32_t>(it - sites.begin());
+  return in_.sites->number(text);
 }
 
 int32_t Planner::add_work(Work work) {

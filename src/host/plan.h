@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/numbering.h"
 #include "graph/group.h"
 #include "host/program.h"
 #include "host/weights.h"
@@ -45,7 +46,7 @@ struct GroupKernel {
 struct PlanInputs {
   std::function<graph::Groups(const graph::Graph&)> fuse;
   std::function<GroupKernel(const graph::Graph&, const graph::Group&)> compile;
-  std::vector<std::string>* sites;
+  Numbering* sites;
   // Outputs whose memory may be an input's: written when everything has been read.
   std::set<std::string> aliased_outputs;
 };
@@ -120,7 +121,6 @@ class Planner {
   void touch(const Place& p);
   // Behind what its sizes rely on: a size that cannot be is an error of its node, not of memory.
   void enter_segment(Steps& steps);
-  int32_t kernel_number(const std::string& symbol);
   int symbol(Index var) const;
   int32_t site(const graph::Node& n);
   int32_t add_work(Work work);
@@ -132,6 +132,7 @@ class Planner {
   const PlanInputs& in_;
   Weights& weights_;
   Program p_;
+  Numbering kernels_;
   std::map<Key, Place> places_;
   std::map<graph::ValueId, size_t> viewed_outputs_;  // of the main graph: a value, and the output that is a view of it
   sym::Context* context_ = nullptr;

@@ -241,6 +241,12 @@ void Planner::plan_loop(const Graph& g, const Node& n, Steps& steps) {
   if (!grow.dims.empty()) finish_growing(grow, g, n, steps);
 }
 
+// A place in a place, which may itself lie in another.
+static Place part(Place p, Index bytes) {
+  p.at = p.at ? p.at + bytes : bytes;
+  return p;
+}
+
 // scan(carried..., scanned..., captures...): slices of the scanned inputs are views into them.
 void Planner::plan_scan(const Graph& g, const Node& n, Steps& steps) {
   const SubgraphAttr& a = std::get<SubgraphAttr>(n.attr);
@@ -268,7 +274,7 @@ void Planner::plan_scan(const Graph& g, const Node& n, Steps& steps) {
     const bool reverse = i < a.scan_input_reverse.size() && a.scan_input_reverse[i];
     Place p = place(g, v);
     touch(p);
-    p.at = slice_bytes(g.type(v)) * (reverse ? length - 1 - at : at);
+    p = part(p, slice_bytes(g.type(v)) * (reverse ? length - 1 - at : at));
     inputs.push_back(p);
   }
   for (size_t i = carried + slices; i < n.operands.size(); ++i) inputs.push_back(place(g, n.operands[i]));
@@ -311,9 +317,8 @@ Steps Planner::plan_body(const Graph& sub, const std::vector<Place>& inputs, boo
 }
 
 void Planner::store_slice(const Place& to, const View& from, Index number, Steps& steps) {
-  Place slice = to;
-  slice.at = sym::product(*context_, from.shape) * (info(from.dtype).bits / 8) * number;
-  copy({slice, from.dtype, from.shape}, from, steps);
+  const Index bytes = sym::product(*context_, from.shape) * (info(from.dtype).bits / 8);
+  copy({part(to, bytes * number), from.dtype, from.shape}, from, steps);
 }
 
 // Carried values are written when every output of the iteration has been read.

@@ -18,7 +18,7 @@ static loop::Layout layout_of(sym::Context& c, const Type& t) {
   return t.order.empty() ? loop::Layout{} : loop::permuted(c, t.shape, t.order);
 }
 
-Lowering::Lowering(const Graph& g, const graph::Group& group, std::vector<std::string>* sites)
+Lowering::Lowering(const Graph& g, const graph::Group& group, Numbering* sites)
     : g_(g), group_(group), sites_(sites) {
   const auto param = [&](ValueId v) {
     const Type& t = g.type(v);
@@ -117,9 +117,7 @@ std::string Lowering::block_name() const {
 int32_t Lowering::site() const {
   const graph::Node& n = g_.node(node_);
   const std::string text = n.origins.empty() ? std::string(graph::info(n.op).text) : n.origins[0].text();
-  auto it = std::find(sites_->begin(), sites_->end(), text);
-  if (it == sites_->end()) it = sites_->insert(it, text);
-  return static_cast<int32_t>(it - sites_->begin());
+  return sites_->number(text);
 }
 
 loop::Function Lowering::finish() {
@@ -173,7 +171,7 @@ loop::Function Lowering::finish() {
   return f;
 }
 
-Lowered lower_group(const Graph& g, const graph::Group& group, std::vector<std::string>& sites) {
+Lowered lower_group(const Graph& g, const graph::Group& group, Numbering& sites) {
   Lowering l(g, group, &sites);
   for (NodeId n : group.nodes) {
     const LowerOp op = lowering_of(g.node(n).op);

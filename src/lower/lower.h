@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/numbering.h"
 #include "graph/group.h"
 #include "loop/ir.h"
 
@@ -29,7 +30,7 @@ using Indices = std::vector<Index>;
 
 class Lowering {
  public:
-  Lowering(const Graph& g, const graph::Group& group, std::vector<std::string>* sites);
+  Lowering(const Graph& g, const graph::Group& group, Numbering* sites);
 
   const Graph& graph() const { return g_; }
   sym::Context& sym() const { return g_.sym(); }
@@ -72,10 +73,10 @@ class Lowering {
   const std::vector<ValueId>& params() const { return params_; }
 
  private:
-  friend struct Lowered lower_group(const Graph&, const graph::Group&, std::vector<std::string>&);
+  friend struct Lowered lower_group(const Graph&, const graph::Group&, Numbering&);
   const Graph& g_;
   const graph::Group& group_;
-  std::vector<std::string>* sites_;
+  Numbering* sites_;
   NodeId node_ = -1;
   std::unordered_map<ValueId, Buffer> buffers_;
   std::vector<Buffer> temporaries_;
@@ -94,7 +95,7 @@ using LowerOp = void (*)(Lowering&, const graph::Node&);
 LowerOp lowering_of(graph::OpKind op);
 
 // `sites` grows by the texts of the nodes whose kernels can report an error.
-Lowered lower_group(const Graph& g, const graph::Group& group, std::vector<std::string>& sites);
+Lowered lower_group(const Graph& g, const graph::Group& group, Numbering& sites);
 
 // The scalar meaning of an elementwise op on operands in compute type (lower/formulas.cc).
 Expr formula(const graph::Node& n, const std::vector<Expr>& operands, DType result);

@@ -178,7 +178,7 @@ DType NodeContext::attr_dtype(std::string_view name, DType otherwise) const {
   const auto t = v >= 0 && v < 1000 ? dtype_of(static_cast<int32_t>(v)) : std::nullopt;
   if (!t)
     fail("attribute \"" + std::string(name) + "\": the element type " +
-         onnx_type_name(v >= 0 && v < 1000 ? static_cast<int32_t>(v) : -1) + " is not supported");
+         (v >= INT32_MIN && v <= INT32_MAX ? onnx_type_name(static_cast<int32_t>(v)) : std::to_string(v)) + " is not supported");
   return *t;
 }
 
@@ -358,7 +358,15 @@ ValueId NodeContext::slice(ValueId x, int axis, Expr start, Expr size, int64_t s
   return g.add_given(OpKind::slice, {x}, std::move(a), std::move(t));
 }
 
+// A kernel has a phase for each operand, and each takes all of them: many are put together in parts first.
 ValueId NodeContext::concat(std::vector<ValueId> xs, int axis) const {
+  constexpr size_t most = graph::kWidestConcat;
+  while (xs.size() > most) {
+    std::vector<ValueId> parts;
+    for (size_t i = 0; i < xs.size(); i += most)
+      parts.push_back(concat({xs.begin() + static_cast<int64_t>(i), xs.begin() + static_cast<int64_t>(std::min(xs.size(), i + most))}, axis));
+    xs = std::move(parts);
+  }
   if (xs.size() == 1) return xs[0];
   graph::AxisAttr a;
   a.axis = axis;

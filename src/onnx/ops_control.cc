@@ -3,6 +3,7 @@
 // Their bodies become graphs of the module; what a body uses from outside becomes operands (Scope::capture). Dims of
 // results that the importer cannot express outside of the body are fresh data symbols, which the node defines.
 #include <algorithm>
+#include <functional>
 
 #include "onnx/op_importer.h"
 #include "onnx/scope.h"
@@ -195,7 +196,7 @@ std::vector<ValueId> if_(NodeContext& c) {
 struct Body {
   int32_t graph = -1;
   std::vector<ValueId> outputs, captures;
-  std::vector<Type> carried;  // types of the carried inputs that hold in every iteration
+  std::vector<Type> carried;  // types of the carried inputs that hold in every iteration, collected ones last
 };
 
 // Does the body state this constant dim for its input?
@@ -205,11 +206,35 @@ bool declared(const ::onnx::ValueInfoProto& input, int axis, Expr dim) {
          dim.is_const(shape.dim(axis).dim_value());
 }
 
+// Scanned results of which nobody knows beforehand how many there will be: each becomes a carried value that starts
+// empty and to which every iteration appends. `types` are those of the scanned results; what comes back are those of the
+// carried values, or nothing where a result's own extents are only known inside of the body.
+std::vector<Type> collected_types(NodeContext& c, const Mark& mark, const std::vector<Type>& types, std::vector<Expr>& made) {
+  std::vector<Type> r;
+  for (const Type& t : types)
+    for (Expr d : t.shape)
+      if (mark.is_inner(d)) return {};
+  for (Type t : types) {
+    made.push_back(c.new_data_symbol("collected"));
+    t.shape.insert(t.shape.begin(), made.back());
+    r.push_back(Type::make(t.dtype, std::move(t.shape)));
+  }
+  return r;
+}
+
+// What `sofar` becomes by a slice that an iteration makes.
+ValueId append(Graph& g, ValueId sofar, ValueId slice) {
+  Shape one = g.type(slice).shape;
+  one.insert(one.begin(), g.sym().constant(1));
+  return g.add(OpKind::concat, {sofar, g.reshape(slice, std::move(one))}, graph::AxisAttr{.axis = 0, .text = {}});
+}
+
 // Imports a body whose inputs are `before`, the carried values and `after`, and whose outputs are `skip` others, the
 // carried values again, then the scanned ones. A carried dim that an iteration changes becomes a symbol of the body,
-// and the body is imported again.
+// and the body is imported again. With `counted` false for its condition, the scanned ones become carried ones.
 Body import_body(NodeContext& c, const ::onnx::GraphProto& body, const std::vector<Type>& before,
-                 std::vector<Type> carried, const std::vector<Type>& after, int skip, const Mark& mark) {
+                 std::vector<Type> carried, const std::vector<Type>& after, int skip, const Mark& mark,
+                 const std::function<bool(const Graph&, const Body&)>& counted = {}) {
   Import& import = c.scope.import;
   const int n = static_cast<int>(carried.size());
   const int want = static_cast<int>(before.size() + carried.size() + after.size());
@@ -224,6 +249,7 @@ Body import_body(NodeContext& c, const ::onnx::GraphProto& body, const std::vect
   const std::string path =
       (c.site.name.empty() ? c.site.op + " " + std::to_string(c.site.index) : c.site.name) + "/body";
   std::vector<Expr> made;  // symbols of the body's inputs
+  std::vector<Type> collected;
   for (;;) {
     mark.roll_back();
     for (Expr e : made) c.g.module().data_symbols.push_back(e);
@@ -233,6 +259,7 @@ Body import_body(NodeContext& c, const ::onnx::GraphProto& body, const std::vect
     std::vector<Type> inputs = before;
     inputs.insert(inputs.end(), carried.begin(), carried.end());
     inputs.insert(inputs.end(), after.begin(), after.end());
+    inputs.insert(inputs.end(), collected.begin(), collected.end());
     r.outputs = c.scope.import_graph(body, r.graph, inputs, path, r.captures, /*counts=*/!before.empty());
     Graph& g = c.g.module().graph(r.graph);
 
@@ -272,6 +299,17 @@ Body import_body(NodeContext& c, const ::onnx::GraphProto& body, const std::vect
           if (const auto known = stated.find(d); known != stated.end()) d = known->second;
         r.outputs[i] = g.reshape(r.outputs[i], std::move(scanned));
       }
+      if (collected.empty() && counted && !counted(g, r)) {
+        std::vector<Type> scanned;
+        for (size_t i = static_cast<size_t>(skip + n); i < r.outputs.size(); ++i) scanned.push_back(g.type(r.outputs[i]));
+        collected = collected_types(c, mark, scanned, made);
+        if (!collected.empty()) continue;
+      }
+      for (size_t i = 0; i < collected.size(); ++i) {
+        ValueId& out = r.outputs[static_cast<size_t>(skip + n) + i];
+        out = append(g, g.inputs()[static_cast<size_t>(want) + i], out);
+      }
+      r.carried.insert(r.carried.end(), collected.begin(), collected.end());
       g.set_outputs(r.outputs, names_of(body));
       return r;
     }
@@ -311,18 +349,23 @@ std::vector<ValueId> loop(NodeContext& c) {
                          ? c.dims_scalar(operands[0])
                          : Expr();
   const Mark inner(c.scope.import);
-  Body b = import_body(c, body, {Type::make(DType::i64, {}), Type::make(DType::b1, {})}, carried, {}, 1, inner);
+  const auto counted = [&](const Graph& g, const Body& b) { return trips && always_true(g, b.outputs[0], g.inputs()[1]); };
+  Body b = import_body(c, body, {Type::make(DType::i64, {}), Type::make(DType::b1, {})}, carried, {}, 1, inner, counted);
   const Graph& g = c.g.module().graph(b.graph);
   const Type proceed = g.type(b.outputs[0]);
   if (proceed.dtype != DType::b1)
     c.fail("the body's first output must be the condition, it is " + graph::text(proceed));
 
   std::vector<Type> types;
-  for (size_t i = 0; i < carried.size(); ++i)
+  for (size_t i = 0; i < b.carried.size(); ++i)
     types.push_back(outer_type(c, inner, b.carried[i], c.node.output(static_cast<int>(i))));
-  if (b.outputs.size() > 1 + carried.size()) {
-    const bool counted = trips && always_true(g, b.outputs[0], g.inputs()[1]);
-    const Expr n = counted ? sym::max(trips, 0) : c.new_data_symbol("iterations");
+  for (size_t i = carried.size(); i < b.carried.size(); ++i) {
+    Shape none = b.carried[i].shape;
+    none[0] = c.expr(0);
+    operands.push_back(c.broadcast(c.cast(c.int_scalar(DType::i64, 0), b.carried[i].dtype), std::move(none)));
+  }
+  if (b.outputs.size() > 1 + b.carried.size()) {
+    const Expr n = counted(g, b) ? sym::max(trips, 0) : c.new_data_symbol("iterations");
     for (size_t i = 1 + carried.size(); i < b.outputs.size(); ++i) {
       Type t = outer_type(c, inner, g.type(b.outputs[i]), c.node.output(static_cast<int>(i) - 1));
       t.shape.insert(t.shape.begin(), n);
@@ -331,7 +374,7 @@ std::vector<ValueId> loop(NodeContext& c) {
   }
   SubgraphAttr a;
   a.graphs = {b.graph};
-  a.num_carried = static_cast<int64_t>(carried.size());
+  a.num_carried = static_cast<int64_t>(b.carried.size());
   operands.insert(operands.end(), b.captures.begin(), b.captures.end());
   return c.g.node(c.g.add_node(OpKind::loop, std::move(operands), std::move(a), std::move(types))).results;
 }
@@ -348,7 +391,7 @@ std::vector<bool> directions(NodeContext& c, const char* name, int count) {
   return r;
 }
 
-std::vector<ValueId> scan(NodeContext& c) {  // opset 9 on; before that it had a batch axis
+std::vector<ValueId> scan(NodeContext& c) {  // as of opset 9
   const ::onnx::GraphProto& body = c.attr_graph("body");
   const int64_t scanned = c.attr_int("num_scan_inputs");
   const int inputs = c.num_inputs();
@@ -401,9 +444,65 @@ std::vector<ValueId> scan(NodeContext& c) {  // opset 9 on; before that it had a
   return c.g.node(c.g.add_node(OpKind::scan, std::move(operands), std::move(a), std::move(types))).results;
 }
 
+// Opset 8 scans each element of a batch (axis 0 of everything) on its own: a scan of today over the batch, around one
+// over the sequence. Its first input, the lengths, is optional.
+std::vector<ValueId> batched_scan(NodeContext& c) {
+  if (c.has_input(0))
+    c.fail("sequence_lens is not supported", "leave it out where all sequences are as long as the axis, or export with opset 9 or later");
+  Import& import = c.scope.import;
+  ::onnx::NodeProto& one = import.source->expanded.emplace_back(c.node);
+  one.mutable_input()->DeleteSubrange(0, 1);
+  for (auto& a : *one.mutable_attribute())
+    if (a.name() == "directions") a.set_name("scan_input_directions");
+  const std::vector<ValueId> operands(c.inputs().begin() + 1, c.inputs().end());
+  std::vector<Type> slices;
+  Expr batch;
+  for (ValueId v : operands) {
+    Type t = Type::make(c.dtype(v), c.shape(v));
+    if (t.rank() == 0) c.fail("an input has no batch axis: " + c.text(v));
+    if (!batch) batch = t.shape[0];
+    graph::require(c.g, sym::eq(batch, t.shape[0]), "all inputs must have one batch size");
+    t.shape.erase(t.shape.begin());
+    slices.push_back(std::move(t));
+  }
+
+  const Mark mark(import);
+  const int32_t index = import.add_graph("batch", c.scope.graph_index);
+  Graph& g = c.g.module().graph(index);
+  Scope inner(import, g, index, &c.scope, c.scope.path, c.scope.opsets);
+  std::vector<ValueId> captures, inputs;
+  inner.captures = &captures;
+  import.states[index] = {};
+  for (const Type& t : slices) inputs.push_back(g.add_input("element", t));
+  g.set_origins({c.site});
+  NodeContext element(inner, g, one, c.row, c.opset, c.site, inputs);
+  const std::vector<ValueId> outputs = scan(element);
+  std::vector<std::string> names;
+  std::vector<Type> types;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string& name = c.node.output(static_cast<int>(i));
+    Type t = outer_type(c, mark, g.type(outputs[i]), name);
+    t.shape.insert(t.shape.begin(), batch);
+    types.push_back(std::move(t));
+    names.push_back(name);
+  }
+  g.set_outputs(outputs, names);
+  SubgraphAttr a;
+  a.graphs = {index};
+  a.num_scan_inputs = static_cast<int64_t>(operands.size());
+  a.scan_input_axes.assign(operands.size(), 0);
+  a.scan_input_reverse.assign(operands.size(), false);
+  a.scan_output_axes.assign(outputs.size(), 0);
+  a.scan_output_reverse.assign(outputs.size(), false);
+  std::vector<ValueId> all = operands;
+  all.insert(all.end(), captures.begin(), captures.end());
+  return c.g.node(c.g.add_node(OpKind::scan, std::move(all), std::move(a), std::move(types))).results;
+}
+
 const Row kRows[] = {
     {"If", 6, kMaxOpset, 1, 1, if_, OpKind::if_},
     {"Loop", 6, kMaxOpset, 0, -1, loop, OpKind::loop},
+    {"Scan", 8, 8, 0, -1, batched_scan, OpKind::scan},
     {"Scan", 9, kMaxOpset, 1, -1, scan, OpKind::scan},
 };
 

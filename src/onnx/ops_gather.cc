@@ -52,6 +52,9 @@ std::vector<ValueId> one_hot(NodeContext& c) {
   const Expr depth = c.dims_scalar(c.cast(c.input(1), DType::i64));
   const ValueId values = c.input(2);
   c.need_rank(2, 1);
+  if (c.dim(values, 0).is_const() && !c.dim(values, 0).is_const(2))
+    c.fail("the values must be two, for off and on: " + c.text(values));
+  graph::require(c.g, sym::eq(c.dim(values, 0), 2), "the values must be two, for off and on");
   const int rank = c.rank(indices) + 1;
   AxisAttr a;
   a.axis = c.axis(c.attr_int("axis", -1), rank);

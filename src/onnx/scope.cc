@@ -323,6 +323,7 @@ std::vector<ValueId> Scope::import_graph(const GraphProto& body, int32_t index, 
     inner.names_[input] = inner_graph.add_input(input, inputs.at(i));
     if (counts && i == 0) inner.state().ranges[inner.names_[input]] = NodeContext::kDimRange;
   }
+  for (size_t i = static_cast<size_t>(body.input_size()); i < inputs.size(); ++i) inner_graph.add_input("collected", inputs[i]);
   // Captures of a sibling graph come first and in the same order.
   std::vector<ValueId> before;
   std::swap(before, captured);

@@ -120,7 +120,8 @@ class Scope {
                                      const std::string& path);
   // Imports `body` into graph `index`, a new one, whose inputs get the types given. The outputs are returned, not
   // set; `captures` gets (and at first holds) the outer values that become operands, in the order of the inputs.
-  // With `counts`, the first input is the number of an iteration.
+  // With `counts`, the first input is the number of an iteration. Types beyond the body's inputs become inputs of the
+  // graph that the body does not see.
   std::vector<ValueId> import_graph(const ::onnx::GraphProto& body, int32_t index, const std::vector<Type>& inputs,
                                     const std::string& path, std::vector<ValueId>& captures, bool counts = false);
 

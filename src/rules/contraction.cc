@@ -45,13 +45,15 @@ static std::vector<Stmt> top_blocks(const loop::Function& f) {
   return r;
 }
 
-// An elementwise block behind the contraction: one store, whose iterators are the accumulator's dims in order.
-static bool match_epilogue(const Stmt& b, const Contraction& k, Contraction::Epilogue& e) {
+// An elementwise block behind the contraction: one store, whose iterators are the accumulator's dims in order, over the
+// whole of each. `spatial` are the sum's own.
+static bool match_epilogue(const Stmt& b, const Contraction& k, const std::vector<Iter>& spatial, Contraction::Epilogue& e) {
   if (b->iters.size() != k.to.size() || b->init || b->body[0]->kind != StmtKind::store || b->body[0]->guard) return false;
   Indices own;
   sym::Map to_contraction;
   for (size_t d = 0; d < b->iters.size(); ++d) {
-    if (b->iters[d].reduce) return false;
+    const auto sum = std::find_if(spatial.begin(), spatial.end(), [&](const Iter& i) { return i.var == k.to[d]; });
+    if (b->iters[d].reduce || sum == spatial.end() || !sym::proved(sym::eq(sum->extent, b->iters[d].extent))) return false;
     own.push_back(b->iters[d].var);
     to_contraction[b->iters[d].var] = k.to[d];
   }
@@ -113,7 +115,7 @@ std::optional<Contraction> match_contraction(const loop::Function& f, sym::Conte
     if (!i.is_var()) return *why = "the result is not indexed by iterators", std::nullopt;
   for (size_t b = 1; b < blocks.size(); ++b) {
     Contraction::Epilogue e;
-    if (reduces(blocks[b]) || !match_epilogue(blocks[b], k, e)) return *why = "block " + blocks[b]->name + " is not elementwise behind it", std::nullopt;
+    if (reduces(blocks[b]) || !match_epilogue(blocks[b], k, spatial, e)) return *why = "block " + blocks[b]->name + " is not elementwise behind it", std::nullopt;
     for (const Contraction::Epilogue& o : k.epilogue) {
       bool reads = false;
       loop::visit(e.value, [&](const Expr& x) { reads = reads || (x->op == Op::load && x->buffer == o.target); });

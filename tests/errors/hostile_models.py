@@ -152,6 +152,28 @@ def one_node(op: str, inputs: list[onnx.ValueInfoProto], constants: list[TensorP
     return graph_model([N(op, given, ["y"], name="bad/node", **attributes)], inputs, [ANY], constants, opset)
 
 
+def rows_of_a_loop() -> onnx.ModelProto:
+    """Scanned results whose own extents change from one iteration to the next."""
+    body = helper.make_graph([N("Identity", ["c"], ["c2"]), N("NonZero", ["v"], ["s"]), N("Identity", ["v"], ["v2"])], "body",
+                             [info("i", [], I64), info("c", [], TensorProto.BOOL), info("v", ["N"])],
+                             [info("c2", [], TensorProto.BOOL), info("v2", ["N"]), info("s", None, I64)])
+    return graph_model([N("Loop", ["n", "t", "x"], ["w", "y"], body=body, name="the/loop")],
+                       [info("n", [], I64), info("t", [], TensorProto.BOOL), info("x", ["N"])], [info("y", None, I64)])
+
+
+def scan_with_lengths() -> onnx.ModelProto:
+    body = helper.make_graph([N("Add", ["s", "x"], ["s2"])], "body", [info("s", [2]), info("x", [2])], [info("s2", [2])])
+    return graph_model([N("Scan", ["n", "s0", "xs"], ["y"], body=body, num_scan_inputs=1)],
+                       [info("n", [3], I64), info("s0", [3, 2]), info("xs", [3, 4, 2])], [ANY], opset=8)
+
+
+def parts(count: int, opset: int = 17) -> onnx.ModelProto:
+    """A tensor cut into many parts, which are put together in the other order."""
+    names = [f"v{k}" for k in range(count)]
+    return graph_model([N("Split", ["x", "sizes"], names, axis=0), N("Concat", names[::-1], ["y"], axis=0)], [info("x", [count, 2])], [ANY],
+                       [array([1] * count, "sizes")], opset)
+
+
 IMAGE, KERNEL = info("x", [1, 3, 8, 8]), info("w", [4, 3, 3, 3])
 BIG = 2**62
 CASES: dict[str, Bad] = {
@@ -218,6 +240,12 @@ CASES: dict[str, Bad] = {
     "lstm_hidden": Bad(
         saved(one_node("LSTM", [info("x", [3, 2, 5]), info("w", [1, 16, 5]), info("r", [1, 16, 4])], hidden_size=BIG)),
         ["node 0", "hidden_size"]),
+    "onehot_values": Bad(
+        saved(one_node("OneHot", [info("i", [2], I64)], [array(3, "d"), array([0, 1, 2], "v", np.float32)])), ["node 0", "two"]),
+    "cast_unknown": Bad(saved(one_node("Cast", [X], to=9999)), ["node 0", "to", "9999"]),
+    "empty_huge": Bad(saved(one_node("Relu", [info("x", [0, 2**40, 2**40])])), ["'x'", "too large"]),
+    "loop_rows_change": Bad(saved(rows_of_a_loop()), ["node 0", "the/loop", "iterations"]),
+    "scan_lengths": Bad(saved(scan_with_lengths()), ["node 0", "sequence_lens"]),
     "einsum_terms": Bad(saved(one_node("Einsum", [X], equation="i,i,i->i")), ["node 0", "3 terms"]),
 }
 
@@ -226,6 +254,7 @@ LEGAL: dict[str, Callable[[Path], None]] = {
     "square_chain": saved(chain("Mul", 60, twice=True)),
     "sum_wide": saved(graph_model([N("Sum", ["x"] * 2000, ["y"])], [X], [Y])),
     "concat_wide": saved(graph_model([N("Concat", ["x"] * 2000, ["y"], axis=0)], [X], [ANY])),
+    "parts": saved(parts(300)),
     "shape_arithmetic_long": saved(long_shape_arithmetic(20_000)),
     "dims_squared": saved(squared_dims(20)),
     "conv_no_channels": saved(one_node("Conv", [IMAGE, info("w", [0, 3, 3, 3])])),

@@ -94,8 +94,43 @@ def branches() -> Small:
     return Small("branches of different extents", nodes, {"c": (np.bool_, []), "x": (f32, ["S", 3])}, ["y", "z"], feeds, {"w0": values(1, 3)})
 
 
+def collected_until() -> Small:
+    """Scanned results of which only the run knows how many there are: a matrix, and one of another type."""
+    b = body("body", [node("Mul", ["c", "half"], ["c2"]), node("ReduceMax", ["c2"], ["most"], keepdims=0), node("Greater", ["most", "least"], ["go2"]),
+                      node("Identity", ["c2"], ["row"]), node("Identity", ["i"], ["at"])],
+             [info("i", I64, []), info("go", BOOL, []), info("c", F32, [3, 2])],
+             [info("go2", BOOL, []), info("c2", F32, [3, 2]), info("row", F32, [3, 2]), info("at", I64, [])], half=np.array(0.5, f32), least=np.array(0.1, f32))
+    nodes = [node("Loop", ["n", "go0", "c0"], ["c", "rows", "at"], body=b), node("Neg", ["rows"], ["y"])]
+    feeds = [{"n": n, "go0": np.array(go), "c0": np.full((3, 2), m, f32)} for n in trips(0, 2, 99) for go in (True, False) for m in (1.0, 0.1)]
+    return Small("collected until", nodes, {"n": (i64, []), "go0": (np.bool_, []), "c0": (f32, [3, 2])}, ["c", "rows", "at", "y"], feeds)
+
+
+def scan_body(name: str) -> GraphProto:
+    """A running sum of x, and the double of each sum."""
+    return body(name, [node("Add", ["s", "x"], ["s2"]), node("Add", ["s2", "s2"], ["z"])], [info("s", F32, [None]), info("x", F32, [None])],
+                [info("s2", F32, [None]), info("z", F32, [None])])
+
+
+def scan_in_scan() -> Small:
+    """Slices of slices are read and written, backwards too."""
+    inner = node("Scan", ["zero", "xs"], ["last", "zs"], body=scan_body("inner"), num_scan_inputs=1, scan_input_directions=[1])
+    outer = body("outer", [inner, node("Add", ["t", "last"], ["t2"])], [info("t", F32, [None]), info("xs", F32, [None, None])],
+                 [info("t2", F32, [None]), info("zs", F32, [None, None])])
+    nodes = [node("Scan", ["t0", "x"], ["t", "z"], body=outer, num_scan_inputs=1, scan_output_directions=[1])]
+    feeds = [{"t0": values(3), "zero": np.zeros(3, f32), "x": values(a, b, 3)} for a, b in ((1, 1), (2, 5), (4, 0), (0, 3))]
+    return Small("a scan in a scan", nodes, {"t0": (f32, [3]), "zero": (f32, [3]), "x": (f32, ["A", "B", 3])}, ["t", "z"], feeds)
+
+
+def scan_of_batches() -> Small:
+    """Opset 8: everything has a batch axis in front."""
+    nodes = [node("Scan", ["", "s0", "x"], ["s", "z"], body=scan_body("body"), num_scan_inputs=1, directions=[1])]
+    feeds = [{"s0": values(n, 2), "x": values(n, t, 2)} for n, t in ((1, 1), (3, 4), (2, 3))]
+    return Small("a scan of batches", nodes, {"s0": (f32, ["N", 2]), "x": (f32, ["N", "T", 2])}, ["s", "z"], feeds, opset=8)
+
+
 def main() -> int:
-    return run_all([growing(), doubling_and_swapped(), shrinking_until(), nested(), matmul_in_loop(), branches()])
+    return run_all([growing(), doubling_and_swapped(), shrinking_until(), nested(), matmul_in_loop(), branches(), collected_until(), scan_in_scan(),
+                    scan_of_batches()])
 
 
 if __name__ == "__main__":

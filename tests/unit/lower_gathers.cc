@@ -29,7 +29,7 @@ TEST(Gathers, OutOfRangeIsReportedAndClamped) {
   EXPECT_EQ(r.failed_checks[0].limit, 3);
   EXPECT_EQ(r.failed_checks[1].got, -1);
   expect_close(r.results[0], Tensor({4}, {3, 1, 3, 1}), 0);
-  ASSERT_EQ(r.sites.size(), 1u);
+  ASSERT_EQ(r.sites.texts().size(), 1u);
 }
 
 TEST(Gathers, FromNothing) {

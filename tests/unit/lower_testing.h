@@ -82,7 +82,7 @@ inline Tensor made_up(std::vector<int64_t> shape, uint32_t seed = 1, double low 
 struct Outcome {
   std::vector<Tensor> results;
   std::vector<loop::InterpretResult::CheckFailure> failed_checks;
-  std::vector<std::string> sites;
+  Numbering sites;
   std::string text;  // of the function
 };
 

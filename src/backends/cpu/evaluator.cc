@@ -43,7 +43,7 @@ std::optional<std::vector<graph::ConstAttr>> Evaluator::evaluate(const graph::Gr
   for (ValueId v : node.results)
     if (info(g.type(v).dtype).bits < 8 || g.type(v).dtype == DType::string) return std::nullopt;
   group.outputs = node.results;
-  std::vector<std::string> sites;
+  Numbering sites;
   const lower::Lowered l = lower::lower_group(g, group, sites);
   const auto work = work_of(l.function);
   if (!work || *work > kMostWork || !l.function.dims.empty()) return std::nullopt;
