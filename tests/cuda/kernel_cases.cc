@@ -36,6 +36,7 @@ struct Case {
   std::string text, values;
   std::vector<int64_t> tile;  // of the rule for tensor cores, as in TileShape, and the splits; empty: chosen
   std::vector<std::map<std::string, int64_t>> dims;
+  size_t variant = SIZE_MAX;  // of the rule's result; SIZE_MAX: what is for all sizes
 };
 
 std::string trimmed(const std::string& s) {
@@ -119,8 +120,12 @@ struct Compiled {
   std::vector<cuda::CudaKernel> kernels;
 };
 
-loop::Function scheduled(const loop::Function& f, sym::Context& c, const std::vector<int64_t>& t) {
-  if (t.empty()) return cuda::schedule(f, c, nullptr);
+loop::Function scheduled(const loop::Function& f, sym::Context& c, const Case& k) {
+  const std::vector<int64_t>& t = k.tile;
+  if (t.empty()) {
+    const cuda::RuleResult r = cuda::schedule(f, c, nullptr);
+    return k.variant < r.variants.size() ? r.variants[k.variant].function : r.function;
+  }
   cuda::TensorCoreOptions o;
   o.tile = cuda::TileShape{t.at(0), t.at(1), t.at(2), static_cast<int>(t.at(3)), t.at(4), t.at(5), t.at(6)};
   o.splits = t.at(7);
@@ -130,11 +135,38 @@ loop::Function scheduled(const loop::Function& f, sym::Context& c, const std::ve
   return r.function;
 }
 
-std::vector<Compiled> compile_case(sym::Context& c, const Case& k) {
-  loop::Function f = loop::parse(c, k.text);
+bool has_blocks(const loop::Function& f) {
   bool blocks = false;
   loop::visit(f.body, [&](const loop::Stmt& s) { blocks = blocks || s->kind == loop::StmtKind::block; });
-  if (blocks) f = loop::flatten(scheduled(f, c, k.tile));
+  return blocks;
+}
+
+// A case for every variant that runs for some of its sizes.
+std::vector<Case> by_variant(const Case& k) {
+  sym::Context c;
+  const loop::Function f = loop::parse(c, k.text);
+  if (!k.tile.empty() || !has_blocks(f)) return {k};
+  const auto variants = cuda::schedule(f, c, nullptr).variants;
+  std::map<size_t, Case> cases;
+  for (const auto& dims : k.dims) {
+    sym::Values d;
+    for (sym::Expr s : f.dims) d[s] = dims.at(s->name);
+    size_t v = 0;
+    while (v < variants.size() && !sym::evaluate(variants[v].when, d)) ++v;
+    Case& one = cases.try_emplace(v, k).first->second;
+    if (one.variant != v) one.dims.clear();
+    one.variant = v;
+    one.dims.push_back(dims);
+  }
+  std::vector<Case> all;
+  for (auto& [v, one] : cases) all.push_back(std::move(one));
+  return all;
+}
+
+std::vector<Compiled> compile_case(sym::Context& c, const Case& k) {
+  loop::Function f = loop::parse(c, k.text);
+  const bool blocks = has_blocks(f);
+  if (blocks) f = loop::flatten(scheduled(f, c, k));
   f = loop::expand_math(f);
   for (const std::string& e : loop::verify(f)) throw std::runtime_error(f.name + ": " + e);
   std::vector<loop::Buffer> workspace;
@@ -142,6 +174,8 @@ std::vector<Compiled> compile_case(sym::Context& c, const Case& k) {
   std::vector<Compiled> r;
   std::vector<loop::Stmt> so_far;
   for (loop::Function part : parts) {
+    part.params.insert(part.params.end(), workspace.begin(), workspace.end());
+    part.num_outputs += static_cast<int>(workspace.size());
     const auto printed = cuda::print_kernel(part, part.name + (r.empty() ? "" : "_" + std::to_string(r.size())), c);
     so_far.push_back(part.body);
     part.body = loop::seq(so_far);
@@ -150,9 +184,16 @@ std::vector<Compiled> compile_case(sym::Context& c, const Case& k) {
   return r;
 }
 
+std::vector<Case> all_cases(const std::string& path) {
+  std::vector<Case> all;
+  for (const Case& k : read_cases(path))
+    for (Case& one : by_variant(k)) all.push_back(std::move(one));
+  return all;
+}
+
 void print(const std::string& path) {
   std::cout << cuda::prelude();
-  for (const Case& k : read_cases(path)) {
+  for (const Case& k : all_cases(path)) {
     sym::Context c;
     for (const Compiled& one : compile_case(c, k))
       for (const cuda::CudaKernel& kernel : one.kernels) {
@@ -231,7 +272,7 @@ void write_run(const std::vector<Compiled>& launches, const std::map<std::string
 }
 
 int cpu(const std::string& path, const std::string& out, size_t batches) {
-  const std::vector<Case> cases = read_cases(path);
+  const std::vector<Case> cases = all_cases(path);
   int failed = 0;
   for (size_t b = 0; b < batches; ++b) {
     const std::string base = out + "/batch_" + std::to_string(b);
@@ -265,7 +306,7 @@ int cpu(const std::string& path, const std::string& out, size_t batches) {
 
 int nvcc(const std::string& path, const std::string& cache, const std::string& compiler) {
   std::vector<std::string> sources;
-  for (const Case& k : read_cases(path)) {
+  for (const Case& k : all_cases(path)) {
     sym::Context c;
     for (const Compiled& one : compile_case(c, k))
       for (const cuda::CudaKernel& kernel : one.kernels) sources.push_back(kernel.source);

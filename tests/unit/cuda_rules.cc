@@ -13,13 +13,22 @@ void same(const std::string& source, const std::string& rule, const std::vector<
   sym::Context c;
   const Function f = parsed(c, source);
   std::vector<std::string> log;
-  const Function scheduled = cuda::schedule(f, c, &log);
+  const cuda::RuleResult result = cuda::schedule(f, c, &log);
   std::string why;
   for (const std::string& l : log) why += l + "\n";
-  EXPECT_EQ(scheduled.rule, rule) << why;
-  const Function flat = flatten(scheduled);
-  for (const std::string& e : verify(flat)) ADD_FAILURE() << e << "\n" << text(flat);
-  for (const auto& dims : sizes) EXPECT_EQ(outcome(f, dims), outcome(flat, dims)) << text(flat);
+  EXPECT_EQ(result.function.rule, rule) << why;
+  const auto compare = [&](const Function& scheduled, Index when) {
+    const Function flat = flatten(scheduled);
+    for (const std::string& e : verify(flat)) ADD_FAILURE() << e << "\n" << text(flat);
+    for (const auto& dims : sizes) {
+      sym::Values values;
+      for (Index d : f.dims) values[d] = dims.at(d->name);
+      if (!sym::evaluate(when, values)) continue;
+      EXPECT_EQ(outcome(f, dims), outcome(flat, dims)) << text(flat);
+    }
+  };
+  compare(result.function, c.constant(1));
+  for (const cuda::Variant& v : result.variants) compare(v.function, v.when);
 }
 
 TEST(CudaRules, Elementwise) {

@@ -18,14 +18,15 @@ struct Launch {
 };
 
 struct Kernel {
-  loop::Function function;             // scheduled and flattened, as printed
-  std::vector<loop::Buffer> params;    // function.params, then the workspace
+  loop::Function function;             // scheduled and flattened, as printed; right for all sizes
+  std::vector<loop::Buffer> params;    // function.params, then the workspace, that of variants included
   std::vector<loop::Index> dims;
+  // Those of variants (rules/rules.h) too: whatever does not run for the sizes of a call has an empty grid then.
   std::vector<Launch> launches;
 };
 
-// One function a top-level statement of a flattened function. Buffers allocated around them in global scope become
-// parameters of all of them, behind the function's own.
+// One function a top-level statement of a flattened function. Buffers allocated around them in global scope are added to
+// `workspace`: all of them have to become parameters of these functions, behind their own.
 std::vector<loop::Function> split_kernels(const loop::Function& f, std::vector<loop::Buffer>& workspace);
 
 class KernelCompiler {
@@ -40,6 +41,8 @@ class KernelCompiler {
   const std::vector<std::string>& symbols() const { return symbols_; }                      // in the order they were made
 
  private:
+  void add_launch(Kernel& k, const loop::Function& f, loop::Index when);
+
   sym::Context& c_;
   ScheduleOptions options_;
   BoundsSite bounds_;

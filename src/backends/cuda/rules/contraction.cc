@@ -23,18 +23,17 @@ constexpr int64_t kThreads = 256, kDepth = 16;
 
 class Tiles {
  public:
-  Tiles(const loop::Function& f, rules::Contraction k, sym::Context& c) : f_(f), k_(std::move(k)), c_(c) {
+  // `each` rows by as many columns in every thread.
+  Tiles(const loop::Function& f, const rules::Contraction& k, sym::Context& c, int64_t each) : f_(f), k_(k), c_(c), each_(each), tile_(16 * each) {
     for (const Iter& i : k_.reduce) reduce_extents_.push_back(i.extent);
     for (const Iter& i : k_.rows) row_extents_.push_back(i.extent);
     for (const Iter& i : k_.batch) batch_extents_.push_back(i.extent);
     rows_ = sym::product(c, row_extents_), depth_ = sym::product(c, reduce_extents_), columns_ = k_.column.extent;
-    // Small results: small tiles, more blocks.
-    const bool small = rows_.constant().value_or(1024) * columns_.constant().value_or(1024) < 512 * 512;
-    each_ = small ? 4 : 8;
-    tile_ = 16 * each_;
   }
 
-  RuleResult run() {
+  Index results() const { return rows_ * columns_; }  // of one batch
+
+  loop::Function run() {
     const Index row_blocks = sym::ceildiv(rows_, tile_), column_blocks = sym::ceildiv(columns_, tile_);
     const Index batches = sym::product(c_, batch_extents_);
     loop::Function r = f_;
@@ -45,7 +44,7 @@ class Tiles {
       first_row_ = at[1] * tile_, first_column_ = at[2] * tile_;
       return whole();
     });
-    return {{true, ""}, r};
+    return r;
   }
 
  private:
@@ -145,7 +144,7 @@ class Tiles {
   Index rows_, columns_, depth_, first_row_, first_column_;
   sym::Map fixed_;
   Buffer a_tile_, b_tile_, sums_;
-  int64_t each_ = 8, tile_ = 128;
+  const int64_t each_, tile_;
 };
 
 }  // namespace
@@ -156,7 +155,11 @@ RuleResult contraction(const loop::Function& f, sym::Context& c) {
   auto k = rules::match_contraction(inlined, c, &why);
   if (!k) return {loop::not_applicable(why), {}};
   if (info(k->a->dtype).bits < 8 || info(k->b->dtype).bits < 8) return {loop::not_applicable("operands of less than a byte"), {}};
-  return Tiles(inlined, std::move(*k), c).run();
+  // Small results: small tiles, more blocks.
+  Tiles large(inlined, *k, c, 8), small(inlined, *k, c, 4);
+  const Index is_small = sym::lt(large.results(), 512 * 512);
+  if (is_small.is_const()) return {{true, ""}, is_small.value() ? small.run() : large.run()};
+  return {{true, ""}, large.run(), {{is_small, small.run()}}};
 }
 
 }  // namespace tripod::cuda

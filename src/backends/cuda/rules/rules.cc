@@ -18,12 +18,13 @@ const std::vector<RuleRow>& rule_table() {
   return kTable;
 }
 
-loop::Function schedule(const loop::Function& f, sym::Context& c, std::vector<std::string>* log, const ScheduleOptions& o) {
+RuleResult schedule(const loop::Function& f, sym::Context& c, std::vector<std::string>* log, const ScheduleOptions& o) {
   for (const RuleRow& row : rule_table()) {
     RuleResult r = row.apply(f, c, o);
     if (r.outcome.applied) {
       r.function.rule = row.name;
-      return r.function;
+      for (Variant& v : r.variants) v.function.rule = row.name;
+      return r;
     }
     if (log) log->push_back(std::string(row.name) + ": " + r.outcome.reason);
   }

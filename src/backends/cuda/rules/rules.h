@@ -13,9 +13,17 @@ namespace tripod::cuda {
 
 using namespace rules;
 
+// Kernels for some of the sizes that only a run knows: `function` is right where `when`, a condition over dims, holds.
+struct Variant {
+  Index when;
+  loop::Function function;
+};
+
 struct RuleResult {
   loop::Outcome outcome;
-  loop::Function function;   // scheduled, not yet flattened
+  loop::Function function;   // scheduled, not yet flattened; right for all sizes
+  // What is faster for some sizes. The first whose condition holds runs, else `function`.
+  std::vector<Variant> variants = {};
 };
 
 // What the user allows (Options::precision), or the architectures do.
@@ -48,8 +56,8 @@ RuleResult rows_shared(const loop::Function& f, sym::Context& c);
 RuleResult transpose(const loop::Function& f, sym::Context& c);
 RuleResult points(const loop::Function& f, sym::Context& c);
 
-// The first rule that applies; the function carries its name, `log` (may be null) each rule's reason for not applying.
-loop::Function schedule(const loop::Function& f, sym::Context& c, std::vector<std::string>* log, const ScheduleOptions& o = {});
+// The first rule that applies; the functions carry its name, `log` (may be null) each rule's reason for not applying.
+RuleResult schedule(const loop::Function& f, sym::Context& c, std::vector<std::string>* log, const ScheduleOptions& o = {});
 
 // --- what the rules share ---
 

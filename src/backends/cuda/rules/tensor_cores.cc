@@ -26,22 +26,60 @@ std::string fits(const rules::Contraction& k, const TensorCoreOptions& o) {
   return "operands of " + std::string(name(a));
 }
 
-// Bytes of the tensors of a contraction, each counted once; 0 where a size is open.
-double memory(sym::Context& c, const rules::Contraction& k) {
+// Elements times bytes of the tensors of a contraction, each counted once.
+Index memory(sym::Context& c, const rules::Contraction& k) {
   std::set<const loop::BufferNode*> seen;
-  double total = 0;
-  bool open = false;
+  Index total = c.constant(0);
   const auto add = [&](const Buffer& b) {
-    if (b == k.acc || !seen.insert(b.get()).second) return;
-    const Index size = loop::storage_size(c, b);
-    open = open || !size.is_const();
-    if (!open) total += static_cast<double>(size.value()) * info(b->dtype).bits / 8;
+    if (b != k.acc && seen.insert(b.get()).second) total = total + loop::storage_size(c, b) * std::max<int64_t>(1, info(b->dtype).bits / 8);
   };
   std::vector<Expr> values{k.a, k.b};
   for (const auto& e : k.epilogue) values.push_back(e.value), add(e.target);
   for (const Expr& v : values)
     loop::visit(v, [&](const Expr& x) { if (x->op == loop::Op::load) add(x->buffer); });
-  return open ? 0 : total;
+  return total;
+}
+
+// Sizes of f's open dims, all of them the same, at which e is nearest to `value`.
+sym::Values dims_where(Index e, int64_t value, const loop::Function& f) {
+  sym::Values best;
+  int64_t distance = INT64_MAX;
+  for (int64_t n = 1; n <= int64_t{1} << 20 && distance > 0; n += std::max<int64_t>(1, n / 16)) {
+    sym::Values dims;
+    for (Index d : f.dims) dims[d] = n;
+    const int64_t off = std::abs(sym::evaluate(e, dims) - value);
+    if (off >= distance) break;
+    best = std::move(dims), distance = off;
+  }
+  return best;
+}
+
+Problem problem(const TensorProblem& p) {
+  return {p.batches.constant(), p.rows.constant(), p.columns.constant(), p.depth.constant(), info(p.operands()).bits / 8, 0};
+}
+
+// The most rows of each class of sizes; beyond the last stands kManyRows.
+constexpr int64_t kClasses[] = {16, 64, 128, 256, 512, 1024, 2048, 4096}, kManyRows = 8192;
+
+// Only the number of rows is open, as of a batch of pictures or of sentences: a tile for each class of sizes, and the
+// largest class for whatever is beyond. Neighbours that take the same tile are one class.
+RuleResult by_rows(const loop::Function& f, const TensorProblem& p, const Index& bytes, const TensorCoreOptions& o, sym::Context& c) {
+  const auto choose = [&](int64_t rows) {
+    Problem sizes = problem(p);
+    sizes.rows = rows;
+    sizes.memory = static_cast<double>(sym::evaluate(bytes, dims_where(p.rows, rows, f)));
+    return choose_tile(sizes, o);
+  };
+  RuleResult r{{true, ""}, {}};
+  Choice next = choose(kManyRows);
+  r.function = tensor_kernel(f, p, next, c);
+  for (size_t i = std::size(kClasses); i-- > 0;) {
+    const Choice now = choose(kClasses[i]);
+    if (now == next) continue;
+    r.variants.insert(r.variants.begin(), {sym::le(p.rows, kClasses[i]), tensor_kernel(f, p, now, c)});
+    next = now;
+  }
+  return r;
 }
 
 }  // namespace
@@ -54,9 +92,12 @@ RuleResult tensor_cores_with(const loop::Function& f, sym::Context& c, const Ten
   if (!why.empty()) return {loop::not_applicable(why), {}};
   const DType operands = narrow_type(k->a);
   const TensorProblem p(c, std::move(*k), operands);
-  const Problem sizes{p.batches.constant(), p.rows.constant(), p.columns.constant(), p.depth.constant(), info(operands).bits / 8, memory(c, p.contraction())};
-  const Choice choice = choose_tile(sizes, o);
-  return {{true, ""}, tensor_kernel(inlined, p, choice, c)};
+  const Index bytes = memory(c, p.contraction());
+  const bool rows_only = !p.rows.is_const() && p.batches.is_const() && p.columns.is_const() && p.depth.is_const();
+  if (rows_only && !o.tile) return by_rows(inlined, p, bytes, o, c);
+  Problem sizes = problem(p);
+  if (bytes.is_const()) sizes.memory = static_cast<double>(bytes.value());
+  return {{true, ""}, tensor_kernel(inlined, p, choose_tile(sizes, o), c)};
 }
 
 RuleResult tensor_cores(const loop::Function& f, sym::Context& c, const ScheduleOptions& o) {

@@ -24,6 +24,7 @@ struct TileShape {
   int64_t slices = 1;
   int64_t warps() const { return rows / warp_rows * (columns / warp_columns) * slices; }
   int64_t threads() const { return warps() * 32; }
+  bool operator==(const TileShape&) const = default;
 };
 std::string text(const TileShape& t, int64_t splits);
 
@@ -42,6 +43,7 @@ struct Problem {
 struct Choice {
   TileShape tile;
   int64_t splits = 1;
+  bool operator==(const Choice&) const = default;
 };
 Choice choose_tile(const Problem& p, const TensorCoreOptions& o);
 
