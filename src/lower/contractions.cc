@@ -152,8 +152,17 @@ void lower_conv_integer(Lowering& l, const graph::Node& n) {
   contraction_block(l, l.buffer(y), r.all, r.to, vx, vw);
 }
 
+// Do the windows of a transposed convolution touch without overlapping? Then every result has one tap in a dim.
+static bool are_disjoint(const ConvAttr& a, const graph::Shape& w) {
+  for (size_t d = 0; d < a.strides.size(); ++d)
+    if (!w[2 + d].is_const(a.strides[d]) || a.dilations[d] != 1 || a.pads_begin[d] != 0 || a.pads_end[d] != 0 || a.output_padding[d] != 0)
+      return false;
+  return true;
+}
+
 // Gathered form: y[o] sums the inputs i and kernel taps k with o = i*stride + k*dilation - pad, that is, the taps for
-// which (o + pad - k*dilation) is divisible by the stride. Weights are [C, M/group, kernel].
+// which (o + pad - k*dilation) is divisible by the stride. Where windows are disjoint that is the tap o mod stride of the input
+// o / stride. Weights are [C, M/group, kernel].
 void lower_conv_transpose(Lowering& l, const graph::Node& n) {
   const ConvAttr& a = std::get<ConvAttr>(n.attr);
   const ValueId x = n.operands[0], w = n.operands[1], y = n.results[0];
@@ -167,7 +176,13 @@ void lower_conv_transpose(Lowering& l, const graph::Node& n) {
   const Index group = a.group == 1 ? l.sym().constant(0) : sym::floordiv(to[1], sw[1]);
   Indices at_x = {to[0], group * per_group + c.var}, at_w = {group * per_group + c.var, to[1] - group * sw[1]};
   Index inside = l.sym().constant(1);
+  const bool disjoint = are_disjoint(a, sw);
   for (size_t d = 0; d < a.strides.size(); ++d) {
+    if (disjoint) {
+      at_x.push_back(sym::floordiv(to[2 + d], a.strides[d]));
+      at_w.push_back(sym::mod(to[2 + d], a.strides[d]));
+      continue;
+    }
     const Iter k = l.reduce(sw[2 + d], "r");
     is.push_back(k);
     const Index p = to[2 + d] + a.pads_begin[d] - k.var * a.dilations[d];
@@ -178,7 +193,7 @@ void lower_conv_transpose(Lowering& l, const graph::Node& n) {
     at_w.push_back(k.var);
   }
   const Buffer b = l.buffer(x);
-  const Expr vx = loop::cast(loop::load_guarded(b, at_x, inside, loop::constant(b->dtype, 0)), t);
+  const Expr vx = loop::cast(disjoint ? loop::load(b, at_x) : loop::load_guarded(b, at_x, inside, loop::constant(b->dtype, 0)), t);
   const Buffer acc = accumulator(l, y, given(n, 2), t);
   contraction_block(l, acc, is, to, vx, l.load(w, at_w));
   if (acc == l.buffer(y)) return;

@@ -45,6 +45,18 @@ static std::vector<Stmt> top_blocks(const loop::Function& f) {
   return r;
 }
 
+// How many places an index of the sum walks over, each once: an iterator, or i * s + r with r in [0, s). Empty: neither.
+static Index walked(Index at, const std::vector<Iter>& spatial) {
+  for (const Iter& r : spatial) {
+    if (r.var == at) return r.extent;
+    const auto linear = sym::uses(at, r.var) ? sym::linear_in(at, r.var) : std::nullopt;
+    if (!linear || !linear->coefficient.is_const(1)) continue;
+    for (const Iter& i : spatial)
+      if (linear->rest == i.var * r.extent) return i.extent * r.extent;
+  }
+  return {};
+}
+
 // An elementwise block behind the contraction: one store, whose iterators are the accumulator's dims in order, over the
 // whole of each. `spatial` are the sum's own.
 static bool match_epilogue(const Stmt& b, const Contraction& k, const std::vector<Iter>& spatial, Contraction::Epilogue& e) {
@@ -52,8 +64,8 @@ static bool match_epilogue(const Stmt& b, const Contraction& k, const std::vecto
   Indices own;
   sym::Map to_contraction;
   for (size_t d = 0; d < b->iters.size(); ++d) {
-    const auto sum = std::find_if(spatial.begin(), spatial.end(), [&](const Iter& i) { return i.var == k.to[d]; });
-    if (b->iters[d].reduce || sum == spatial.end() || !sym::proved(sym::eq(sum->extent, b->iters[d].extent))) return false;
+    const Index extent = walked(k.to[d], spatial);
+    if (b->iters[d].reduce || !extent || !sym::proved(sym::eq(extent, b->iters[d].extent))) return false;
     own.push_back(b->iters[d].var);
     to_contraction[b->iters[d].var] = k.to[d];
   }
@@ -112,7 +124,7 @@ std::optional<Contraction> match_contraction(const loop::Function& f, sym::Conte
   std::vector<Iter> spatial;
   for (const Iter& i : blocks[0]->iters) (i.reduce ? k.reduce : spatial).push_back(i);
   for (const Index& i : k.to)
-    if (!i.is_var()) return *why = "the result is not indexed by iterators", std::nullopt;
+    if (!walked(i, spatial)) return *why = "the result is not indexed by iterators", std::nullopt;
   for (size_t b = 1; b < blocks.size(); ++b) {
     Contraction::Epilogue e;
     if (reduces(blocks[b]) || !match_epilogue(blocks[b], k, spatial, e)) return *why = "block " + blocks[b]->name + " is not elementwise behind it", std::nullopt;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Convolutions, reductions and softmaxes that the CPU rules treat apart, against the same sums in doubles.
 
-Each case names the rule that has to take it (as `tripod explain` says). The bound is on the error in units of
+Each case names the rule that has to take it (as `tripod explain` says); every second one is compiled for what this
+machine has, the others for the default. The bound is on the error in units of
 2^-24 * sum |a||b| / sqrt(terms), so that a long sum in one chain of additions does not pass.
 
 usage: tests/rules/check_sums.py    Ends with "N passed, N failed".
@@ -36,6 +37,7 @@ class Conv:
     sizes: list[tuple[int, int, int]] = field(default_factory=lambda: [(1, 9, 23), (2, 16, 40)])
     strides: tuple[int, int] = (1, 1)
     pads: tuple[int, int] = (0, 0)
+    dilations: tuple[int, int] = (1, 1)
     fixed: bool = False   # the first size is compiled in
     epilogue: bool = False
 
@@ -55,13 +57,25 @@ CASES = [
     Conv("many input channels", "contraction", 480, 16, (1, 1), sizes=[(1, 3, 11)]),
     Conv("many input channels, 3x3", "contraction", 160, 32, (3, 3), pads=(1, 1), sizes=[(1, 6, 7)]),
     Conv("very many input channels", "contraction", 2304, 16, (1, 1), sizes=[(1, 3, 5)]),
+    Conv("24 output channels", "contraction", 96, 24, (3, 3), pads=(1, 1)),
+    Conv("56 output channels", "contraction", 10, 56, (3, 3), strides=(2, 2), pads=(1, 1)),
+    Conv("many channels, few pixels", "contraction", 512, 96, (3, 3), pads=(1, 1), sizes=[(1, 7, 7), (1, 1, 1), (3, 2, 5)]),
+    Conv("many channels, dilated", "contraction", 320, 48, (3, 3), pads=(6, 6), dilations=(6, 6), sizes=[(1, 9, 8), (2, 13, 1)]),
+]
+
+# Transposed convolutions whose windows do not overlap: (label, input channels, output channels, kernel = strides).
+TRANSPOSED = [
+    ("doubled, 24 channels", 24, 24, (2, 2)),
+    ("doubled, one channel", 24, 1, (2, 2)),
+    ("doubled, many channels", 640, 33, (2, 2)),
+    ("by 3 and 1", 7, 18, (3, 1)),
 ]
 
 
 def model_of(c: Conv, weights: np.ndarray, bias: np.ndarray) -> onnx.ModelProto:
     n, h, w = c.sizes[0] if c.fixed else ("n", "h", "w")
     nodes = [helper.make_node("Conv", ["x", "weights", "bias"], ["y" if not c.epilogue else "t"], name="conv",
-                              strides=list(c.strides), pads=[*c.pads, *c.pads])]
+                              strides=list(c.strides), pads=[*c.pads, *c.pads], dilations=list(c.dilations))]
     if c.epilogue:
         nodes.append(helper.make_node("Sigmoid", ["t"], ["y"], name="sigmoid"))
     graph = helper.make_graph(
@@ -75,7 +89,9 @@ def reference(c: Conv, x: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> 
     """The result in doubles, and what one unit in the bound is worth at each place."""
     (ph, pw), (sh, sw), (r, s) = c.pads, c.strides, c.kernel
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (ph, ph), (pw, pw)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (r, s), axis=(2, 3))[:, :, ::sh, ::sw]
+    (dh, dw) = c.dilations
+    span = ((r - 1) * dh + 1, (s - 1) * dw + 1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, span, axis=(2, 3))[:, :, ::sh, ::sw, ::dh, ::dw]
     wide = weights.astype(np.float64)
     y = np.einsum("nchwrs,ocrs->nohw", windows, wide) + bias.astype(np.float64)[:, None, None]
     size = np.einsum("nchwrs,ocrs->nohw", np.abs(windows), np.abs(wide))
@@ -93,7 +109,7 @@ def check_conv(c: Conv, folder: Path, number: int) -> str:
     bias = rng.standard_normal(c.outputs).astype(np.float32)
     file, so = folder / f"case{number}.onnx", folder / f"case{number}.so"
     onnx.save(model_of(c, weights, bias), file)
-    compiled = compile_model(str(COMPILER), file, so)
+    compiled = compile_model(str(COMPILER), file, so, ["--cpu", "native"] if number % 2 else [])
     if compiled.status != "pass":
         return f"{compiled.status}: {compiled.message}"
     said = subprocess.run([str(COMPILER), "explain", str(file)], capture_output=True, text=True).stdout
@@ -110,6 +126,23 @@ def check_conv(c: Conv, folder: Path, number: int) -> str:
             if not np.isfinite(got).all():
                 return "not finite"
             worst = max(worst, float(np.sqrt((error ** 2).mean())))
+    return "" if worst < 6 else f"error {worst:.1f} units (root mean square), allowed 6"
+
+
+def check_transposed(channels: int, outputs: int, kernel: tuple[int, int], folder: Path, name: str) -> str:
+    rng = np.random.default_rng(channels)
+    (r, s), x = kernel, rng.standard_normal((2, channels, 5, 9)).astype(np.float32)
+    w, b = rng.standard_normal((channels, outputs, r, s)).astype(np.float32), rng.standard_normal(outputs).astype(np.float32)
+    node = helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"], name="up", strides=list(kernel))
+    got, said = run_model([node], ["n", channels, "h", "w"], {"w": w, "b": b}, x, folder, name)
+    if "rule contraction" not in said:
+        return f"not taken by the rule contraction: {said.strip()[:200]}"
+    places = lambda a, k: np.einsum("nchw,cors->nohrws", a, k).reshape(2, outputs, 5 * r, 9 * s)
+    want = places(x.astype(np.float64), w.astype(np.float64)) + b.astype(np.float64)[:, None, None]
+    unit = 2.0 ** -24 * (places(np.abs(x).astype(np.float64), np.abs(w).astype(np.float64)) / np.sqrt(channels) + np.abs(want))
+    if got.shape != want.shape:
+        return f"shape {got.shape}, wanted {want.shape}"
+    worst = float(np.sqrt((((got - want) / unit) ** 2).mean()))
     return "" if worst < 6 else f"error {worst:.1f} units (root mean square), allowed 6"
 
 
@@ -161,6 +194,7 @@ def recognised_text(folder: Path) -> str:
 def main() -> int:
     failed = 0
     checks = [(c.label, lambda folder, c=c, n=n: check_conv(c, folder, n)) for n, c in enumerate(CASES)]
+    checks += [(f"transposed, {t[0]}", lambda folder, t=t, n=n: check_transposed(*t[1:], folder, f"transposed{n}")) for n, t in enumerate(TRANSPOSED)]
     checks += [("sums over an outer axis", column_sums), ("softmax over classes behind a convolution", recognised_text)]
     with tempfile.TemporaryDirectory() as folder:
         for label, check in checks:

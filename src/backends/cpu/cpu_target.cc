@@ -20,6 +20,7 @@ CpuTarget cpu_v4() {
   t.features = cpu_v3().features | kTpAvx512;
   t.vector_bytes = 64;
   t.vector_registers = 32;
+  t.l1_bytes = 48 * 1024;
   t.l2_bytes = 1024 * 1024;
   return t;
 }

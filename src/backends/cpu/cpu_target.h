@@ -25,6 +25,8 @@ struct CpuTarget {
   // column vector and one broadcast.
   int tile_rows() const { return vector_registers >= 32 ? 12 : 6; }
   int tile_columns() const { return 16; }
+  // Registers of sums that a tile may take: there must be room for a row of the other operand and a broadcast.
+  int accumulators() const { return vector_registers >= 32 ? 24 : 12; }
   codegen::CpuTarget llvm() const;
   // As a variant beside v3 code: whether kernels of this rule are so much faster that they are worth their size.
   bool worth_a_variant(const std::string& rule) const;

@@ -5,7 +5,7 @@
 //   task     parallel over batch x row blocks x panel blocks; in each, panels outside, row tiles inside, so that a
 //            panel stays in cache while the row tiles pass over it. A long k is cut into blocks, outermost, whose part
 //            of a panel fits L1; sums wait in the thread's scratch memory between blocks.
-//   tile     acc[MR, NR] in registers; k innermost; MR broadcasts of A times NR lanes of B; then the epilogue
+//   tile     acc[MR, panels * NR] in registers; k innermost; MR broadcasts of A times a row of B; then the epilogue
 //
 // A constant B is packed at compile time: the parameter takes the panel layout. Rows beyond the end repeat the last
 // one (their results are dropped), columns beyond the end are zero in the panels. Every sum runs over k in one fixed
@@ -14,6 +14,7 @@
 
 #include "rules/contraction.h"
 #include "backends/cpu/rules/operands.h"
+#include "backends/cpu/rules/positions.h"
 #include "backends/cpu/rules/prepare.h"
 #include "backends/cpu/rules/rules.h"
 
@@ -28,13 +29,16 @@ namespace {
 class Tiler {
  public:
   Tiler(const loop::Function& f, Contraction k, sym::Context& c, const CpuTarget& t)
-      : f_(f), k_(std::move(k)), c_(c), target_(t), nr_(panel_width(t)) {}
+      : f_(f), k_(std::move(k)), c_(c), target_(t), nr_(panel_width()) {}
 
   RuleResult run() {
     sort_reduce();
     unguard_a();
     if (!pack_constant_b()) pack_dynamic_b();
     merge_reduce(k_, c_);
+    for (const Iter& i : k_.batch)
+      if (!rules::uses(k_.a, i.var)) windows_.push_back(i);
+    std::erase_if(k_.batch, [&](const Iter& i) { return !rules::uses(k_.a, i.var); });
     choose_blocks();
     stages_.push_back(tasks());
     Stmt body = loop::seq(stages_);
@@ -46,10 +50,11 @@ class Tiler {
   }
 
  private:
-  // Half a panel's width where that leaves out much padding (8, 24, 40 output channels); then twice the rows.
-  int64_t panel_width(const CpuTarget& t) const {
-    const int64_t full = t.tile_columns(), n = k_.column.extent.constant().value_or(full);
-    return n <= full * 5 / 2 && (n + full / 2 - 1) / (full / 2) % 2 == 1 ? full / 2 : full;
+  // 16 columns. Few columns are one panel of 8, 24 or 40 where that leaves out much padding. The same for every
+  // instruction set: they share the packed weights.
+  int64_t panel_width() const {
+    const int64_t n = k_.column.extent.constant().value_or(kPanel), eights = (n + 7) / 8;
+    return n > 0 && eights <= 5 && eights % 2 == 1 ? eights * 8 : kPanel;
   }
   Index extent(const std::vector<Iter>& is) {
     Index n = c_.constant(1);
@@ -161,56 +166,132 @@ class Tiler {
     k_.b = loop::load(bp, {b, sym::floordiv(k_.column.var, nr_), kk, sym::mod(k_.column.var, nr_)});
   }
 
-  // Row tiles a task: as many as keep their part of A in half of L2, and panels: enough tasks for several threads.
+  // Row tiles a task: as many as keep their part of A in half of L2, in parts of equal size. Columns a task: enough
+  // tasks for several threads, each with work that is worth a thread. Both depend on the sizes of the run.
   void choose_blocks() {
     rows_ = extent(k_.rows), batch_ = extent(k_.batch);
-    mr_ = target_.tile_rows() * target_.tile_columns() / nr_;
-    if (auto m = rows_.constant()) mr_ = std::min<int64_t>(mr_, std::max<int64_t>(*m, 1));
+    choose_tile();
     tiles_ = sym::ceildiv(rows_, mr_);
-    panels_ = sym::ceildiv(k_.column.extent, nr_);
+    column_tiles_ = sym::ceildiv(panels_, panels_a_tile_);
+    columns_ = column_tiles_ * extent(windows_);
+    choose_reduce_blocks();
     // What a row of A takes in cache: the windows of neighbouring pixels overlap, only channels count.
-    const int64_t depth = k_.reduce.empty() ? 1 : k_.reduce.back().extent.constant().value_or(512);
-    if (k_.reduce.size() == 1 && depth > kLongestBlock * 3 / 2) {
-      // The longest block that divides k, if there is one.
-      k_block_ = kLongestBlock;
-      for (int64_t b = kLongestBlock; depth % k_block_ != 0 && b >= kLongestBlock * 2 / 3; b -= 4)
-        if (depth % b == 0) k_block_ = b;
-      k_blocks_ = (depth + k_block_ - 1) / k_block_;
-    }
-    const int64_t in_cache = k_blocks_ > 1 ? k_block_ : depth;
-    tiles_a_task_ = std::clamp<int64_t>(target_.l2_bytes / 2 / std::max<int64_t>(1, in_cache * mr_ * 4), 1, 48);
-    if (auto n = tiles_.constant()) tiles_a_task_ = std::min(tiles_a_task_, std::max<int64_t>(*n, 1));
-    const int64_t panels = std::max<int64_t>(1, panels_.constant().value_or(8));  // there may be no columns
-    const int64_t row_blocks = sym::ceildiv(tiles_, tiles_a_task_).constant().value_or(4);
-    const int64_t parts = std::clamp<int64_t>((8 + row_blocks - 1) / std::max<int64_t>(row_blocks, 1), 1, panels);
-    panels_a_task_ = (panels + parts - 1) / parts;
+    const int64_t in_cache = blocked() ? k_block_ : k_.reduce.empty() ? 1 : std::max<int64_t>(1, k_.reduce.back().extent.constant().value_or(512));
+    // With blocks of k, half of that goes to the sums that wait.
+    const int64_t part_of_l2 = target_.l2_bytes / (blocked() ? 4 : 2);
+    const int64_t most_tiles = std::clamp<int64_t>(part_of_l2 / (in_cache * mr_ * 4), 1, 48);
+    const Index one = c_.constant(1), row_blocks = sym::max(sym::ceildiv(tiles_, most_tiles), one);
+    tiles_a_task_ = sym::max(sym::ceildiv(tiles_, row_blocks), one);
+    const int64_t tile_columns = panels_a_tile_ * nr_;
+    int64_t products = mr_ * tile_columns;
+    for (const Iter& i : k_.reduce) products *= std::max<int64_t>(1, i.extent.constant().value_or(256));
+    const Index wanted = sym::ceildiv(c_.constant(kTasks), sym::max(batch_ * row_blocks, one));
+    const Index even = sym::ceildiv(columns_, wanted), least = sym::ceildiv(c_.constant(std::max<int64_t>(1, kProductsOfATask / products)), tiles_a_task_);
+    columns_a_task_ = sym::max(even, sym::min(least, columns_));
+    if (blocked()) columns_a_task_ = sym::min(columns_a_task_, sym::floordiv(c_.constant(std::max<int64_t>(most_tiles, part_of_l2 / (mr_ * tile_columns * 4))), tiles_a_task_));
+    columns_a_task_ = sym::max(columns_a_task_, one);
+  }
+
+  // Blocks of k: of the innermost iterator, as long as that part of a tile's panels fits L1, and one step of the others.
+  void choose_reduce_blocks() {
+    const int64_t longest = target_.l1_bytes * 3 / 4 / (panels_a_tile_ * nr_ * 4);
+    int64_t depth = 1;
+    for (const Iter& i : k_.reduce) depth *= i.extent.constant().value_or(0);
+    if (k_.reduce.empty() || depth <= longest * 3 / 2) return;
+    const int64_t last = k_.reduce.back().extent.value();
+    if (last < longest / 4) return;
+    k_block_ = std::min(last, longest);
+    if (last > longest && last <= longest * 3 / 2) k_block_ = last;
+    for (int64_t b = longest / 16 * 16; last % k_block_ != 0 && b >= longest * 2 / 3; b -= 16)
+      if (last % b == 0) k_block_ = b;
+    k_blocks_ = (last + k_block_ - 1) / k_block_ * (depth / last);
+  }
+  bool blocked() const { return k_block_ > 0; }
+
+  // A tile is some rows by one panel or several, as many as registers hold.
+  void choose_tile() {
+    panels_ = sym::ceildiv(k_.column.extent, nr_);
+    const int64_t panels = panels_.constant().value_or(INT64_MAX);
+    if (nr_ == kPanel && target_.vector_bytes == 64) panels_a_tile_ = std::clamp<int64_t>(panels, 1, 2);
+    int64_t registers_a_row = 0;
+    for (const Part& p : parts(panels_a_tile_)) registers_a_row += (p.lanes * info(k_.dtype).bits / 8 + target_.vector_bytes - 1) / target_.vector_bytes;
+    mr_ = std::clamp<int64_t>(target_.accumulators() / registers_a_row, 1, 12);
+    if (auto m = rows_.constant()) mr_ = std::min<int64_t>(mr_, std::max<int64_t>(*m, 1));
+  }
+
+  // The vectors of a tile's row, which is `panels` panels wide.
+  struct Part {
+    int64_t from, lanes;
+  };
+  std::vector<Part> parts(int64_t panels) const {
+    std::vector<Part> r;
+    for (int64_t p = 0; p < panels; ++p)
+      for (int64_t at = 0; at < nr_; at += r.back().lanes) r.push_back({p * nr_ + at, std::min<int64_t>(nr_ - at, kPanel)});
+    return r;
   }
 
   Stmt tasks() {
-    const Index row_blocks = sym::ceildiv(tiles_, tiles_a_task_), column_blocks = sym::ceildiv(panels_, panels_a_task_);
+    const Index row_blocks = sym::ceildiv(tiles_, tiles_a_task_), column_blocks = sym::ceildiv(columns_, columns_a_task_);
     return parallel(c_, "task", batch_ * row_blocks * column_blocks, 1, [&](Index t) {
       const Index column_block = sym::mod(t, column_blocks), rest = sym::floordiv(t, column_blocks);
-      const Index row_block = sym::mod(rest, row_blocks), batch = sym::floordiv(rest, row_blocks);
-      const Index first_panel = column_block * panels_a_task_, first_tile = row_block * tiles_a_task_;
-      const auto tiles = [&](const Buffer& waiting, Index block) {
-        return serial(c_, "panel", sym::min(c_.constant(panels_a_task_), panels_ - first_panel), [&](Index p) {
-          return serial(c_, "tile", sym::min(c_.constant(tiles_a_task_), tiles_ - first_tile), [&](Index i) {
-            return tile(batch, first_panel + p, first_tile + i, {waiting, p, i, block});
-          });
-        });
-      };
-      if (k_blocks_ == 1) return tiles(nullptr, {});
-      const Buffer waiting = loop::make_buffer("waiting", k_.dtype, {c_.constant(panels_a_task_), c_.constant(tiles_a_task_), c_.constant(mr_), c_.constant(nr_)}, Scope::local);
-      return loop::alloc(waiting, serial(c_, "block", c_.constant(k_blocks_), [&](Index b) { return tiles(waiting, b); }));
+      const Index row_block = sym::mod(rest, row_blocks);
+      Task task;
+      bind(task.base, k_.batch, unflatten(sym::floordiv(rest, row_blocks), extents(k_.batch)));
+      task.first_tile = row_block * tiles_a_task_, task.first_column = column_block * columns_a_task_;
+      task.tiles = sym::min(tiles_a_task_, tiles_ - task.first_tile), task.columns = sym::min(columns_a_task_, columns_ - task.first_column);
+      if (!blocked()) return tiles_of(task);
+      const Index width = c_.constant(panels_a_tile_ * nr_);
+      task.waiting = loop::make_buffer("waiting", k_.dtype, {columns_a_task_, tiles_a_task_, c_.constant(mr_), width}, Scope::local);
+      return loop::alloc(task.waiting, serial(c_, "block", c_.constant(k_blocks_), [&](Index b) {
+        place_block(task, b);
+        return tiles_of(task);
+      }));
     });
   }
 
-  // Where the sums of a tile wait between blocks of k; no buffer: there is one block only.
-  struct Block {
-    Buffer waiting;
-    Index panel, tile, number;
+  // What one task works on: row tiles and columns (column tiles of every window), and of those a block of k.
+  struct Task {
+    sym::Map base;                             // iterators that are the same for all of it
+    Index first_tile, tiles, first_column, columns;
+    Buffer waiting;                            // with blocks: the sums of tiles[column, tile, row, column]
+    Index block, k_from, k_count;              // the block's number, and its part of the innermost reduce iterator
   };
-  using Element = std::function<Expr(Index, Index)>;  // of a tile
+  // A tile in it. `column` and `tile` count from the task's first.
+  struct Place {
+    Index column, tile;
+    Index first_panel;                         // in the tensor
+    Index from;                                // the first of these columns among those of the whole tile
+    int64_t panels;
+  };
+
+  void place_block(Task& t, Index block) const {
+    const int64_t last = k_.reduce.back().extent.value(), parts = (last + k_block_ - 1) / k_block_;
+    Indices outer = extents(k_.reduce);
+    outer.pop_back();
+    t.block = block;
+    const Indices at = unflatten(sym::floordiv(block, parts), outer);
+    for (size_t d = 0; d < at.size(); ++d) t.base[k_.reduce[d].var] = at[d];
+    t.k_from = sym::mod(block, parts) * k_block_;
+    t.k_count = last % k_block_ == 0 ? c_.constant(k_block_) : sym::min(c_.constant(k_block_), last - t.k_from);
+  }
+
+  // Panels outside, row tiles inside.
+  Stmt tiles_of(const Task& task) {
+    return serial(c_, "columns", task.columns, [&](Index p) {
+      const Index at = task.first_column + p, column_tile = windows_.empty() ? at : sym::mod(at, column_tiles_);
+      Task t = task;
+      bind(t.base, windows_, unflatten(windows_.empty() ? at : sym::floordiv(at, column_tiles_), extents(windows_)));
+      const auto down = [&](Index panel, int64_t panels) {
+        return serial(c_, "tile", t.tiles, [&](Index i) { return tile(t, {p, i, column_tile * panels_a_tile_ + panel, panel * nr_, panels}); });
+      };
+      if (sym::mod(panels_, panels_a_tile_).is_const(0)) return down(c_.constant(0), panels_a_tile_);
+      const Index left = panels_ - column_tile * panels_a_tile_;
+      return loop::branch(loop::from_index(DType::b1, sym::le(c_.constant(panels_a_tile_), left)), down(c_.constant(0), panels_a_tile_),
+                          serial(c_, "panel", left, [&](Index q) { return down(q, 1); }));
+    });
+  }
+
+  using Element = std::function<Expr(Index, Index)>;      // of a tile
   using AtK = std::function<Stmt(const sym::Map&)>;
 
   // A long sum is made of chains of about kChain products, which are added up: the error of one chain grows with its
@@ -220,34 +301,36 @@ class Tiler {
     int64_t step = 1;
   };
   Chains chains() const {
-    if (!is_float(k_.dtype) || k_.dtype == DType::f64) return {};
+    const size_t last = k_.reduce.size() - 1;
+    if (!is_float(k_.dtype) || k_.dtype == DType::f64) return blocked() ? Chains{last, k_block_} : Chains{};
     int64_t inside = 1;
     for (size_t d = k_.reduce.size(); d-- > 0;) {
       const auto extent = k_.reduce[d].extent.constant();
-      if (extent && inside * *extent <= kChain * 3 / 2) {
+      if (!blocked() && extent && inside * *extent <= kChain * 3 / 2) {
         inside *= *extent;
         continue;
       }
-      const int64_t step = std::max<int64_t>(1, kChain / inside), whole = k_blocks_ > 1 ? k_block_ : extent.value_or(step);
+      const int64_t step = std::max<int64_t>(1, kChain / inside), whole = blocked() ? k_block_ : extent.value_or(step);
       const int64_t parts = (whole + step - 1) / step;  // of nearly equal length
       return {d, (whole + parts - 1) / parts};
     }
     return {};
   }
 
-  Stmt tile(Index batch, Index panel, Index row_tile, const Block& block) {
-    const Buffer acc = loop::make_buffer("acc", k_.dtype, {c_.constant(mr_), c_.constant(nr_)}, Scope::reg);
-    sym::Map base;
-    bind(base, k_.batch, unflatten(batch, extents(k_.batch)));
+  Stmt tile(const Task& t, const Place& at) {
+    const Index row_tile = t.first_tile + at.tile, first_column = at.first_panel * nr_, width = c_.constant(at.panels * nr_);
+    const Buffer acc = loop::make_buffer("acc", k_.dtype, {c_.constant(mr_), width}, Scope::reg);
     const auto each = [&](const std::function<Stmt(Index, Index)>& f) {
-      return unrolled(c_, "i", mr_, [&](Index i) { return vector(c_, "j", nr_, [&](Index j) { return f(i, j); }); });
+      return unrolled(c_, "i", mr_, [&](Index i) {
+        return across(at.panels, [&](Index j) { return f(i, j); });
+      });
     };
     const Stmt clear = each([&](Index i, Index j) { return loop::store(acc, {i, j}, loop::constant(k_.dtype, 0)); });
     const Element sum = [&](Index i, Index j) { return loop::load(acc, {i, j}); };
-    const AtK multiply = [&](const sym::Map& at) {
+    const AtK multiply = [&](const sym::Map& at_k) {
       return each([&](Index i, Index j) {
-        sym::Map m = at;
-        m[k_.column.var] = panel * nr_ + j;
+        sym::Map m = at_k;
+        m[k_.column.var] = first_column + j;
         const Index row = row_tile * mr_ + i;
         const bool whole = sym::mod(rows_, mr_).is_const(0);
         bind(m, k_.rows, unflatten(whole ? row : sym::min(row, rows_ - 1), extents(k_.rows)));
@@ -255,48 +338,47 @@ class Tiler {
         return loop::store(acc, {i, j}, is_float(k_.dtype) ? loop::fma(a, b, old) : old + a * b);
       });
     };
-    Chains cut = chains();
-    if (cut.at == SIZE_MAX && block.waiting) cut = {0, k_block_};
-    if (cut.at == SIZE_MAX) return loop::alloc(acc, loop::seq({clear, reduce_loops(0, base, multiply), finish(sum, base, panel, row_tile)}));
+    const Chains cut = chains();
+    if (cut.at == SIZE_MAX) return loop::alloc(acc, loop::seq({clear, reduce_loops(0, t.base, multiply), finish(sum, true, t, at)}));
 
-    const Buffer total = block.waiting ? block.waiting : loop::make_buffer("total", k_.dtype, {c_.constant(mr_), c_.constant(nr_)}, Scope::local);
-    const auto at = [&](Index i, Index j) { return block.waiting ? Indices{block.panel, block.tile, i, j} : Indices{i, j}; };
-    const Element total_sum = [&](Index i, Index j) { return loop::load(total, at(i, j)); };
-    const Stmt set = each([&](Index i, Index j) { return loop::store(total, at(i, j), sum(i, j)); });
-    const Stmt add = each([&](Index i, Index j) { return loop::store(total, at(i, j), total_sum(i, j) + sum(i, j)); });
+    const Buffer total = blocked() ? t.waiting : loop::make_buffer("total", k_.dtype, {c_.constant(mr_), width}, Scope::local);
+    const auto in_total = [&](Index i, Index j) { return blocked() ? Indices{at.column, at.tile, i, at.from + j} : Indices{i, j}; };
+    const Element total_sum = [&](Index i, Index j) { return loop::load(total, in_total(i, j)); };
+    const Stmt set = each([&](Index i, Index j) { return loop::store(total, in_total(i, j), sum(i, j)); });
+    const Stmt add = each([&](Index i, Index j) { return loop::store(total, in_total(i, j), total_sum(i, j) + sum(i, j)); });
     const bool may_be_empty = std::any_of(k_.reduce.begin(), k_.reduce.end(), [&](const Iter& i) { return !sym::proved(sym::le(c_.constant(1), i.extent)); });
-    const Index first = may_be_empty ? c_.constant(0) : block.waiting ? sym::eq(block.number, 0) : c_.constant(1);
-    Stmt chained = chain_loops(0, base, block, cut, first, [&](const Stmt& products, Index is_first) {
+    const Index first = may_be_empty ? c_.constant(0) : blocked() ? sym::eq(t.block, 0) : c_.constant(1);
+    const auto one_chain = [&](const Stmt& products, Index is_first) {
       const Stmt keep = may_be_empty ? add : loop::branch(loop::from_index(DType::b1, is_first), set, add);
       return loop::alloc(acc, loop::seq({clear, products, keep}));
-    }, multiply);
-    if (may_be_empty) chained = loop::seq({each([&](Index i, Index j) { return loop::store(total, at(i, j), loop::constant(k_.dtype, 0)); }), chained});
-    const Stmt done = finish(total_sum, base, panel, row_tile);
-    if (!block.waiting) return loop::alloc(total, loop::seq({chained, done}));
-    return loop::seq({chained, loop::branch(loop::from_index(DType::b1, sym::eq(block.number, k_blocks_ - 1)), done)});
+    };
+    Stmt chained = chain_loops(blocked() ? cut.at : 0, t, cut, first, one_chain, multiply);
+    if (may_be_empty) chained = loop::seq({each([&](Index i, Index j) { return loop::store(total, in_total(i, j), loop::constant(k_.dtype, 0)); }), chained});
+    const Stmt done = finish(total_sum, false, t, at);
+    if (!blocked()) return loop::alloc(total, loop::seq({chained, done}));
+    return loop::seq({chained, loop::branch(loop::from_index(DType::b1, sym::eq(t.block, k_blocks_ - 1)), done)});
   }
 
   // The loops outside the chains and over the parts of the iterator that is cut; one_chain gets the loops of a chain and
   // whether it is a sum's first.
-  Stmt chain_loops(size_t d, const sym::Map& m, const Block& block, const Chains& cut, Index first,
+  Stmt chain_loops(size_t d, const Task& t, const Chains& cut, Index first,
                    const std::function<Stmt(const Stmt&, Index)>& one_chain, const AtK& body) {
-    const auto with = [&](const sym::Map& from, Index v) {
-      sym::Map r = from;
-      r[k_.reduce[d].var] = v;
-      return r;
-    };
     const Index extent = k_.reduce[d].extent;
     if (d < cut.at)
       return serial(c_, "k", extent, [&](Index v) {
-        return chain_loops(d + 1, with(m, v), block, cut, sym::logical_and(first, sym::eq(v, 0)), one_chain, body);
+        Task inner = t;
+        inner.base[k_.reduce[d].var] = v;
+        return chain_loops(d + 1, inner, cut, sym::logical_and(first, sym::eq(v, 0)), one_chain, body);
       });
-    const Index from = block.waiting ? block.number * k_block_ : c_.constant(0);
-    const bool whole = !block.waiting || k_block_ * k_blocks_ == extent.value();
-    const Index count = !block.waiting ? extent : whole ? c_.constant(k_block_) : sym::min(c_.constant(k_block_), extent - from);
+    const Index from = blocked() ? t.k_from : c_.constant(0), count = blocked() ? t.k_count : extent;
     return serial(c_, "chain", sym::ceildiv(count, cut.step), [&](Index part) {
       const Index start = part * cut.step;
       const Index steps = sym::mod(count, cut.step).is_const(0) ? c_.constant(cut.step) : sym::min(c_.constant(cut.step), count - start);
-      const auto step = [&](Index k) { return reduce_loops(d + 1, with(m, from + start + k), body); };
+      const auto step = [&](Index k) {
+        sym::Map m = t.base;
+        m[k_.reduce[d].var] = from + start + k;
+        return reduce_loops(d + 1, m, body);
+      };
       const bool innermost = d + 1 == k_.reduce.size();
       return one_chain(innermost ? unrolled_by(c_, "k", steps, 4, step) : serial(c_, "k", steps, step), sym::logical_and(first, sym::eq(part, 0)));
     });
@@ -314,24 +396,33 @@ class Tiler {
     return serial(c_, "k", k_.reduce[d].extent, step);
   }
 
-  Stmt finish(const Element& sum, const sym::Map& base, Index panel, Index row_tile) {
-    const auto rows = [&](bool whole_panel) {
-      return unrolled(c_, "i", mr_, [&](Index i) {
-        const Index row = row_tile * mr_ + i;
+  // The vectors of a tile's row, side by side.
+  Stmt across(int64_t panels, const std::function<Stmt(Index)>& f) {
+    std::vector<Stmt> all;
+    for (const Part& p : parts(panels)) all.push_back(vector(c_, "j", p.lanes, [&](Index j) { return f(j + p.from); }));
+    return loop::seq(all);
+  }
+
+  // What follows the sums, row by row. Sums in registers need a line of code for each.
+  Stmt finish(const Element& sum, bool in_registers, const Task& t, const Place& at) {
+    const auto rows = [&](bool whole_panels) {
+      const auto each_row = [&](const std::function<Stmt(Index)>& f) { return in_registers ? unrolled(c_, "i", mr_, f) : serial(c_, "i", c_.constant(mr_), f); };
+      return each_row([&](Index i) {
+        const Index row = (t.first_tile + at.tile) * mr_ + i;
         return where(sym::lt(row, rows_), [&] {
-          return vector(c_, "j", nr_, [&](Index j) {
-            sym::Map m = base;
+          return across(at.panels, [&](Index j) {
+            sym::Map m = t.base;
             bind(m, k_.rows, unflatten(row, extents(k_.rows)));
-            const Index column = panel * nr_ + j;
+            const Index column = at.first_panel * nr_ + j;
             m[k_.column.var] = column;
             std::vector<Stmt> stores;
             for (const Contraction::Epilogue& e : k_.epilogue) {
-              Indices at;
-              for (const Index& x : e.at) at.push_back(sym::substitute(x, m));
+              Indices to;
+              for (const Index& x : e.at) to.push_back(sym::substitute(x, m));
               Expr v = epilogue_value(k_, e, m, sum(i, j));
               const Index inside = sym::lt(column, k_.column.extent);
-              if (!whole_panel) v = guard_loads(v, inside);
-              stores.push_back(loop::store(e.target, at, v, whole_panel ? Index() : inside));
+              if (!whole_panels) v = guard_loads(v, inside);
+              stores.push_back(loop::store(e.target, to, v, whole_panels ? Index() : inside));
             }
             return loop::seq(stores);
           });
@@ -339,7 +430,7 @@ class Tiler {
       });
     };
     if (sym::mod(k_.column.extent, nr_).is_const(0)) return rows(true);
-    const Index fits = sym::le(panel * nr_ + nr_, k_.column.extent);
+    const Index fits = sym::le((at.first_panel + at.panels) * nr_, k_.column.extent);
     return loop::branch(loop::from_index(DType::b1, fits), rows(true), rows(false));
   }
 
@@ -348,9 +439,12 @@ class Tiler {
   sym::Context& c_;
   const CpuTarget& target_;
   const int64_t nr_;
-  static constexpr int64_t kLongestBlock = 384;  // of k: 24 KB of a panel
-  int64_t mr_ = 1, tiles_a_task_ = 1, panels_a_task_ = 1, k_block_ = 0, k_blocks_ = 1;
-  Index rows_, batch_, tiles_, panels_;
+  static constexpr int64_t kPanel = 16;          // columns
+  static constexpr int64_t kTasks = 16;          // of a kernel, where there is work enough
+  static constexpr int64_t kProductsOfATask = 256 * 1024;
+  int64_t mr_ = 1, panels_a_tile_ = 1, k_block_ = 0, k_blocks_ = 1;
+  Index rows_, batch_, tiles_, panels_, column_tiles_, columns_, tiles_a_task_, columns_a_task_;
+  std::vector<Iter> windows_;                    // iterators that move only B, besides the column
   PaddedCopy padded_;
   std::vector<Buffer> workspace_;
   std::vector<Stmt> stages_;
@@ -361,7 +455,7 @@ class Tiler {
 
 RuleResult contraction(const loop::Function& f, sym::Context& c, const CpuTarget& target) {
   std::string why;
-  const loop::Function inlined = inline_elementwise(f, c);
+  const loop::Function inlined = split_positions(inline_elementwise(f, c), c);
   auto k = match_contraction(inlined, c, &why);
   if (!k) return {loop::not_applicable(why), {}};
   return Tiler(inlined, std::move(*k), c, target).run();
