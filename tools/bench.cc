@@ -190,6 +190,9 @@ void print_text(const Report& r) {
               100 * std::max(0.0, r.hooked_ms - sum) / r.hooked_ms);
 }
 
+// Does this machine run a file's AVX-512 code?
+bool runs_avx512(const std::string& cpus) { return cpus.find("v4") != std::string::npos && __builtin_cpu_supports("x86-64-v4"); }
+
 void bench(const BenchOptions& o) {
   Report r;
   r.threads = o.threads > 0 ? o.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -201,7 +204,7 @@ void bench(const BenchOptions& o) {
   if (!o.total_only) {
     r.kernels = true;
     const bool on_gpu = model.manifest().value("target", "") == "cuda";  // of which no roofline is known here
-    if (!on_gpu) r.roofline = measure_roofline(r.threads, model.manifest()["cpu"] == "v4");
+    if (!on_gpu) r.roofline = measure_roofline(r.threads, runs_avx512(model.manifest()["cpu"]));
     Profile profile;
     LoadedModel hooked(o.model, o.device, [&](const tripod_step& s) { profile.add(s); });
     profile.set_manifest(hooked.manifest());

@@ -13,7 +13,7 @@ struct Options {
   std::string model;                       // path of the ONNX file
   std::string output = "model.so";
   std::string target = "cpu";              // cpu | cuda
-  std::string cpu = "v3";                  // v3 | v4 | native, or several: variants in one file
+  std::string cpu = "v3,v4";               // v3 | v4 | native, or several: variants in one file
   std::vector<std::string> archs = {"sm_90a", "compute_80"};  // --arch, of target cuda
   std::string precision = "f32";           // f32 | tf32 | f16 | bf16: what contractions multiply and memory holds
   bool debug_kernels = false;              // of target cuda: line information, and every access to memory is checked
