@@ -59,7 +59,7 @@ static void parse_dim(const std::string& text, Options& o) {
   r.lo = number(value.substr(0, dots), "--dim");
   r.hi = dots == std::string::npos ? r.lo : number(value.substr(dots + 2), "--dim");
   if (r.lo < 0 || r.hi < r.lo) throw CLI::ValidationError("--dim", "the range of \"" + text + "\" is empty or negative");
-  o.dims[name] = r;
+  if (!o.dims.emplace(name, r).second) throw CLI::ValidationError("--dim", "\"" + name + "\" is given twice");
 }
 
 // x=1,3,224,224
@@ -67,8 +67,12 @@ static void parse_shape(const std::string& text, Options& o) {
   const size_t eq = text.rfind('=');
   if (eq == std::string::npos || eq == 0) throw CLI::ValidationError("--shape", "wanted INPUT=D0,D1,..., got \"" + text + "\"");
   std::stringstream dims(text.substr(eq + 1));
-  std::vector<int64_t>& shape = o.shapes[text.substr(0, eq)];
+  std::vector<int64_t> shape;
   for (std::string d; std::getline(dims, d, ',');) shape.push_back(number(d, "--shape"));
+  if (std::any_of(shape.begin(), shape.end(), [](int64_t d) { return d < -1; }))
+    throw CLI::ValidationError("--shape", "a dim of \"" + text + "\" is negative (-1 leaves it as it is)");
+  if (!o.shapes.emplace(text.substr(0, eq), std::move(shape)).second)
+    throw CLI::ValidationError("--shape", "\"" + text.substr(0, eq) + "\" is given twice");
 }
 
 // present=past
@@ -120,7 +124,7 @@ void add_compile(CLI::App& app, int& code) {
   add_compile_options(*c, *o);
   c->add_option("-o,--output", o->output, "the file to write (model.so)");
   c->add_option("--print-after", o->print_after, "print the IR after this pass or phase; \"all\"");
-  c->add_option("--stop-after", o->stop_after, "stop after this phase: import, simplify, layout");
+  c->add_option("--stop-after", o->stop_after, "stop after this phase: import, simplify, layout")->check(CLI::IsMember({"import", "simplify", "layout"}));
   c->add_flag("--time-passes", o->time_passes, "print how long each phase took");
   c->add_flag("--json", *json, "print times, kernels and the file's size for programs");
   c->footer("Dims that the model leaves free stay free: one file serves every size.\n"
@@ -132,7 +136,7 @@ void add_compile(CLI::App& app, int& code) {
       o->progress = isatty(2) && o->print_after.empty();
       const CompileReport r = compile(*o);
       if (o->time_passes) std::fprintf(stderr, "%s", r.timings.c_str());
-      if (*json) std::printf("%s\n", report_json(*o, r).dump(1).c_str());
+      if (*json) std::printf("%s\n", report_json(*o, r).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
     });
   });
 }
@@ -164,7 +168,7 @@ void add_explain(CLI::App& app, int& code) {
           all.push_back(explanation_json(e));
         else
           std::printf("%s", text(e).c_str());
-      if (*json) std::printf("%s\n", all.dump(1).c_str());
+      if (*json) std::printf("%s\n", all.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
     });
   });
 }

@@ -54,7 +54,7 @@ void print_json(const VerifyReport& r) {
                            {"stopped", p.stopped}});
   if (!r.first_phase.empty()) j["first_phase"] = r.first_phase, j["culprit"] = r.culprit;
   if (!r.rewrite_text.empty()) j["rewrite"] = r.rewrite, j["rewrite_text"] = r.rewrite_text;
-  std::printf("%s\n", j.dump(1).c_str());
+  std::printf("%s\n", j.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
 }
 
 void print_text(const VerifyReport& r, size_t top) {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes as ct
 import json
+import threading
 from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
@@ -173,7 +174,8 @@ def parse_device(device: str) -> tuple[int, int]:
 
 
 class Model:
-    """A loaded model.so with one context. Close it, or use it in a `with`.
+    """A loaded model.so with one context. Close it, or use it in a `with`. Threads may share it: their runs wait for each
+    other.
 
     Arrays are numpy's, in host memory, also for a model on a GPU, which then copies them at each call; TVM-FFI takes
     tensors that are on the GPU already.
@@ -192,6 +194,7 @@ class Model:
             raise TripodError(4, "the file was built for another version of the Tripod API")
         self._library, self._api = library, pointer.contents
         self._buffers: dict[int, np.ndarray] = {}
+        self._running = threading.Lock()  # outputs are read where the context and the allocator keep them
         self._allocator = ALLOCATOR(self._allocate)
         self._context = ct.c_void_p()
         if device is None:
@@ -253,8 +256,9 @@ class Model:
         outs = (Value * max(n, 1))()
         for slot, kind in zip(outs, self._output_kinds):
             slot.kind = kind
-        self._check(self._api.run(self._context, ins, len(inputs), outs, n))
-        return [_read(outs[i]) for i in range(n)]
+        with self._running:
+            self._check(self._api.run(self._context, ins, len(inputs), outs, n))
+            return [_read(outs[i]) for i in range(n)]
 
     def bind(self, inputs: Sequence[np.ndarray]) -> tuple[Callable[[], int], list[np.ndarray]]:
         """A call with everything prepared, for timing: runs once to learn the output shapes, then returns

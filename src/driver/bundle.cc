@@ -30,6 +30,7 @@ void copy_or_link(const fs::path& from, const fs::path& to) {
     fs::create_symlink(fs::absolute(from), to, error);
   else
     fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
+  if (error && fs::is_regular_file(from)) throw CompileError({}, "cannot write " + to.string() + ": " + error.message());
 }
 
 std::string quoted(const std::string& s) {

@@ -41,12 +41,17 @@ void link_shared_object(const std::vector<std::string>& objects, const std::stri
   std::vector<const char*> args = {"ld.lld", "-shared", "--no-undefined-version", "--gc-sections", "--build-id=none",
                                    "--hash-style=gnu", "-z", "now", "-z", "noexecstack",
                                    // Large read-only sections (the weights) last, in a segment of their own.
-                                   "-z", "lrodata-after-bss", "-o", output.c_str()};
+                                   "-z", "lrodata-after-bss",
+                                   // A full disk is then an error of write, not a signal.
+                                   "--no-mmap-output-file", "-o", output.c_str()};
   for (const std::string& o : objects) args.push_back(o.c_str());
   std::string messages;
   llvm::raw_string_ostream err(messages);
   const lld::DriverDef drivers[] = {{lld::Gnu, &lld::elf::link}};
   const lld::Result r = lld::lldMain(args, llvm::nulls(), err, drivers);
+  const auto says = [&](const char* words) { return messages.find(words) != messages.npos; };
+  if (r.retCode != 0 && (says("cannot open output file") || says("failed to write output")))
+    throw CompileError({}, "cannot write " + output, "is the disk full, or the folder read-only?");
   if (r.retCode != 0) throw InternalError("linking failed: " + messages);
 }
 

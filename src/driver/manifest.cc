@@ -92,7 +92,7 @@ std::string make_manifest(const Options& o, const graph::Module& m, const host::
   if (o.keep_sources)
     for (const std::string& k : p.kernels)
       if (auto it = sources.find(k); it != sources.end()) j["kernels"].push_back({{"name", k}, {"loops", it->second}});
-  return j.dump(1);
+  return j.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // names may be no UTF-8
 }
 
 }  // namespace tripod

@@ -223,6 +223,7 @@ CompileReport compile(const Options& o, const CompileHooks& hooks) {
   PhaseView view;
   const std::filesystem::path folder = std::filesystem::path(o.output).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder)) throw CompileError({}, "cannot write " + o.output + ": there is no folder " + folder.string());
+  if (std::filesystem::exists(o.output) && !std::filesystem::is_regular_file(o.output)) throw CompileError({}, "cannot write " + o.output + ": it is there and not a file");
   check_options(o);
   const std::vector<cpu::CpuTarget> targets = cpu::parse_targets(o.cpu);
   const auto reached = [&](const std::string& phase) {
@@ -274,6 +275,7 @@ CompileReport compile(const Options& o, const CompileHooks& hooks) {
   });
   s.run("optimise", [&] { units.each([&](size_t i) { units[i].optimise(); }); });
   if (s.wants("optimise")) s.print("optimise", [&] { return units.ir_text(); });
+  s.check_printed();
   s.run("package", [&] { package(o, units, weights, external); });
   return {s.timings(), s.times(), manifest, explain(program, refusals, *m, groups, all_nodes)};
 }

@@ -11,12 +11,21 @@ void Session::print(const std::string& pass, const std::function<std::string()>&
   const std::string s = text();
   if (dumper_) dumper_->dump_text(pass, s);
   if (!wants(pass)) return;
+  printed_ = true;
   std::fprintf(stdout, "// after %s\n%s\n", pass.c_str(), s.c_str());
 }
 
 void Session::show(const std::string& phase, const graph::Module& m) const {
   if (dumper_) dumper_->dump_graph(phase, m);
-  if (wants(phase)) std::fprintf(stdout, "// after %s\n%s\n", phase.c_str(), graph::text(m).c_str());
+  if (!wants(phase)) return;
+  printed_ = true;
+  std::fprintf(stdout, "// after %s\n%s\n", phase.c_str(), graph::text(m).c_str());
+}
+
+void Session::check_printed() const {
+  if (printed_ || options_.print_after.empty()) return;
+  throw CompileError({}, "--print-after: no pass or phase \"" + options_.print_after + "\" has run",
+                     "names are those of --time-passes, of docs/design.md, and \"all\"");
 }
 
 // One line of the terminal, written over by the next phase.

@@ -45,6 +45,8 @@ class Session {
   // Prints text after a pass or phase when the options ask for it.
   void print(const std::string& pass, const std::function<std::string()>& text) const;
   bool wants(const std::string& pass) const { return options_.print_after == pass || options_.print_after == "all"; }
+  // Fails when --print-after names something that has not been printed.
+  void check_printed() const;
   std::string timings() const;
   const std::vector<std::pair<std::string, double>>& times() const { return times_; }
   // The module after a phase of the graph, for --print-after and --repro.
@@ -62,6 +64,7 @@ class Session {
     times_.push_back({phase, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
   }
   const Options& options_;
+  mutable bool printed_ = false;          // something for --print-after
   std::unique_ptr<PhaseDumper> dumper_;   // null: no bundle is asked for
   std::vector<std::pair<std::string, double>> times_;
 };

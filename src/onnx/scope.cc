@@ -1,3 +1,4 @@
+#include "onnx/known_ops.h"
 #include "onnx/scope.h"
 
 #include <algorithm>
@@ -196,6 +197,19 @@ std::vector<ValueId> Scope::operands(const NodeProto& node) {
   return r;
 }
 
+// An attribute that the operator does not have.
+static void check_attributes(const NodeProto& node, int opset) {
+  const KnownOp* op = known_op(node.op_type());
+  if (!op) return;
+  const std::vector<std::string_view> names = attribute_names(*op, opset);
+  std::string all;
+  for (std::string_view n : names) all += (all.empty() ? "" : ", ") + std::string(n);
+  for (const auto& a : node.attribute())
+    if (std::find(names.begin(), names.end(), a.name()) == names.end())
+      throw NodeError{std::string(op->name) + " of opset " + std::to_string(opset) + " has no attribute \"" + a.name() + "\"",
+                      names.empty() ? "it has none" : "it has " + all};
+}
+
 std::vector<ValueId> Scope::run(const NodeProto& node, const Site& site) {
   std::set<std::string_view> seen;
   for (const auto& a : node.attribute())
@@ -215,6 +229,7 @@ std::vector<ValueId> Scope::run(const NodeProto& node, const Site& site) {
     std::string message = import.why_no_row(domain, node.op_type(), opset->second, hint);
     throw NodeError{std::move(message), std::move(hint)};
   }
+  if (domain.empty()) check_attributes(node, opset->second);
   NodeContext context(*this, g, node, *row, opset->second, site, operands(node));
   for (int i = 0; i < row->min_inputs; ++i) context.input(i);
   if (row->max_inputs >= 0 && context.num_inputs() > row->max_inputs)

@@ -46,11 +46,15 @@ const char* problem_of(const char* file, uint64_t size, uint64_t header) {
 
 // Maps the file and returns its data; an error otherwise.
 tripod_status map_file(const char* path, const char** data) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would wait for a writer
   if (fd < 0) return set_last_error(TRIPOD_RUNTIME_ERROR, "weights '%s': %s", path, strerror(errno));
   struct stat s = {};
   void* file = MAP_FAILED;
-  if (fstat(fd, &s) == 0 && s.st_size > 0) file = mmap(nullptr, static_cast<size_t>(s.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+  if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode)) {
+    close(fd);
+    return set_last_error(TRIPOD_RUNTIME_ERROR, "weights '%s': not a regular file", path);
+  }
+  if (s.st_size > 0) file = mmap(nullptr, static_cast<size_t>(s.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
   close(fd);
   if (s.st_size == 0) return set_last_error(TRIPOD_RUNTIME_ERROR, "weights '%s': it is empty", path);
   if (file == MAP_FAILED) return set_last_error(TRIPOD_OUT_OF_MEMORY, "weights '%s': %s", path, strerror(errno));

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes as ct
 import mmap
+import os
 import sys
 import tempfile
+import threading
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -300,6 +302,65 @@ def edges(so: Path) -> str:
     return ""
 
 
+def threads(so: Path) -> str:
+    """Four threads on one model: each gets its own results, of its own sizes."""
+    wrong: list[str] = []
+    with Model(str(so), threads=2) as model:
+        def calls(number: int) -> None:
+            for k in range(200):
+                x = np.full(((number * 7 + k) % 50, 4), number, np.float32)
+                y = model.run([x, x])[0]
+                if y.shape != x.shape or not (y == 2 * number).all():
+                    wrong.append(f"thread {number}, call {k}")
+        workers = [threading.Thread(target=calls, args=(n,)) for n in range(1, 5)]
+        for w in workers:
+            w.start()
+        for w in workers:
+            w.join()
+    return ", ".join(wrong[:3])
+
+
+def integers_wrap(folder: Path) -> str:
+    """Shape arithmetic as values of a tensor is int64 arithmetic: it wraps, as in ONNX Runtime."""
+    for times in (2, 6, 20):
+        nodes = [helper.make_node("Shape", ["x"], ["s0"]), *(helper.make_node("Mul", [f"s{k}"] * 2, [f"s{k + 1}"]) for k in range(times)),
+                 helper.make_node("Identity", [f"s{times}"], ["y"])]
+        m = graph_model(nodes, [info("x", ["N", "M"])], [info("y", None, I64)])
+        (folder / "wrap.onnx").write_bytes(m.SerializeToString())
+        c = compile_model(str(COMPILER), folder / "wrap.onnx", folder / f"wrap{times}.so")
+        if c.status != "pass":
+            return f"{c.status}: {c.message}"
+        got = Model(str(folder / f"wrap{times}.so")).run([np.zeros((3, 2), np.float32)])[0]
+        want = np.array([pow(n, 2**times, 2**64) for n in (3, 2)], np.uint64).astype(np.int64)
+        if not np.array_equal(got, want):
+            return f"{times} squares: {got}, wanted {want}"
+    return ""
+
+
+def weights_files(folder: Path) -> str:
+    """Weights beside the model that are cut off, of another model, gone, a folder, a pipe that nobody writes to."""
+    weights = numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
+    m = graph_model([node("MatMul", "a w", "y")], [info("a", ["N", 64])], [info("y", ["N", 64])], [weights])
+    (folder / "beside.onnx").write_bytes(m.SerializeToString())
+    c = compile_model(str(COMPILER), folder / "beside.onnx", folder / "beside.so", ["--weights", "external"])
+    if c.status != "pass":
+        return f"{c.status}: {c.message}"
+    file = folder / "beside.weights"
+    good = file.read_bytes()
+
+    def spoilt(make: Callable[[], object], word: str) -> str:
+        file.unlink()
+        make()
+        try:
+            Model(str(folder / "beside.so")).run([np.zeros((2, 64), np.float32)])
+            return f"{word}: no error"
+        except TripodError as e:
+            return "" if word in str(e) else f"the message lacks {word!r}: {e}"
+
+    return (spoilt(lambda: file.write_bytes(good[:-1]), "cut off") or spoilt(lambda: file.write_bytes(b"\xff" * len(good)), "another model")
+            or spoilt(lambda: os.mkfifo(file), "not a regular file"))
+
+
 def main() -> int:
     failed, total = 0, 0
     with tempfile.TemporaryDirectory() as name:
@@ -313,6 +374,9 @@ def main() -> int:
         work: dict[str, tuple[str, Callable[[], str]]] = {
             n: (c.model, lambda c=c: perform(folder / f"{c.model}.so", c)) for n, c in CALLS.items()}
         work["edges"] = ("add", lambda: edges(folder / "add.so"))
+        work["threads"] = ("add", lambda: threads(folder / "add.so"))
+        work["integers_wrap"] = ("", lambda: integers_wrap(folder))
+        work["weights_files"] = ("", lambda: weights_files(folder))
         for check, (stem, run) in work.items():
             def guarded(run: Callable[[], str] = run) -> str:
                 try:

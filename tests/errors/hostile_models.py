@@ -258,5 +258,7 @@ LEGAL: dict[str, Callable[[Path], None]] = {
     "shape_arithmetic_long": saved(long_shape_arithmetic(20_000)),
     "dims_squared": saved(squared_dims(20)),
     "conv_no_channels": saved(one_node("Conv", [IMAGE, info("w", [0, 3, 3, 3])])),
+    "names_no_utf8": saved(graph_model([N("Relu", ["x\x7f"], ["y"], name="\x7f")], [info("x\x7f", ["N\x7f"])], [ANY])
+                           .SerializeToString().replace(b"\x7f", b"\x80")),
     "names_strange": saved(graph_model([N("Relu", ["x\n%s\0"], ["\ty"], name="\x1b[31m")], [info("x\n%s\0", [2])], [info("\ty", [2])])),
 }

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from models import Checks, model, perceptron, random, tripod
+from models import COMPILER, Checks, model, perceptron, random, tripod
 
 COMMANDS = ["compile", "explain", "run", "bench", "inspect", "opt", "verify"]
 
@@ -141,12 +143,28 @@ def check_help(c: Checks) -> None:
                 c.check(False, f"{name} --help: an option without a word", line)
 
 
+def check_full_disk(c: Checks, folder: Path) -> None:
+    """A limit on the size of files stands for a disk that is full: an error, and nothing is left behind."""
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+
+    (folder / "full").mkdir()
+    onnx.save(perceptron(), folder / "full.onnx")
+    for more in ([], ["--weights", "external"]):
+        so = folder / "full" / "m.so"
+        p = subprocess.run([str(COMPILER), "compile", str(folder / "full.onnx"), "-o", str(so), *more], capture_output=True, text=True, preexec_fn=limit)
+        c.check(p.returncode == 2 and "cannot write" in p.stderr, f"full disk {more}", (p.returncode, p.stderr))
+        c.equal([f.name for f in (folder / "full").iterdir()], [], f"full disk {more}: files left behind")
+
+
 def main() -> int:
     c = Checks()
     with tempfile.TemporaryDirectory() as folder:
         check_json(c, Path(folder))
         check_explain(c, Path(folder))
         check_source(c, Path(folder))
+        check_full_disk(c, Path(folder))
     check_help(c)
     return c.done()
 
