@@ -221,7 +221,7 @@ class Parser {
     std::vector<Index> is = indices();
     in_.expect("=");
     Expr v = expression(0);
-    const Index guard = in_.take_word("if") ? index() : Index();
+    const Index guard = in_.take_word_here("if") ? index() : Index();
     return store(b, std::move(is), std::move(v), guard);
   }
 
@@ -323,7 +323,7 @@ class Parser {
       }
       regions.push_back(std::move(r));
     } while (in_.take(","));
-    const Index guard = in_.take_word("if") ? index() : Index();
+    const Index guard = in_.take_word_here("if") ? index() : Index();
     const int64_t token = in_.take_word("token") ? in_.integer() : -1;
     const Stmt t = tile(op, std::move(regions), static_cast<int32_t>(token));
     if (!guard) return t;

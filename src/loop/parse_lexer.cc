@@ -58,6 +58,13 @@ bool Lexer::take(std::string_view token) {
   return true;
 }
 
+bool Lexer::take_word_here(std::string_view word) {
+  space();
+  for (size_t i = at_; i > 0 && (text_[i - 1] == ' ' || text_[i - 1] == '\n'); --i)
+    if (text_[i - 1] == '\n') return false;
+  return take_word(word);
+}
+
 bool Lexer::take_word(std::string_view word) {
   space();
   if (text_.substr(at_, word.size()) != word) return false;

@@ -29,6 +29,7 @@ class Lexer {
   char peek();                            // the next character, 0 at the end
   bool take(std::string_view token);      // punctuation
   bool take_word(std::string_view word);  // a whole word
+  bool take_word_here(std::string_view word);  // on this line: on the next one it begins a statement
   void expect(std::string_view token);    // of either kind
   void end();
 

@@ -50,6 +50,12 @@ TEST(Text, EveryStatement) {
         tile copy acc[0 : 4, 0 : 16], tile[0 : 4, i : 16] token 1
         if value(X[i] < 0 & I[i] == 2:i64) {
           Y[i] = 1.5
+          if value(X[i] < 1) {
+            Y[i] = 2
+            if i < 3 {
+              Y[i] = 3 if i < 2
+            }
+          }
         }
       }
     }
