@@ -142,7 +142,8 @@ struct Narrow {
     if (s->kind == StmtKind::loop) {
       const int64_t most = sym::bounds(s->extent).hi;
       if (only_dims(s->extent)) counts.push_back(s->extent);
-      else if (most != sym::Range::kMax) counts.push_back(c.constant(most));
+      // A thread's share of a loop, or what is left of it: no more than the buffers that it runs over, which are asked.
+      else if (most <= kNarrowLimit) counts.push_back(c.constant(most));
     }
     if (s->kind == StmtKind::alloc) require_if_dims(loop::storage_size(c, s->buffer));
     bool leaf = true;
