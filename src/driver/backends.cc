@@ -62,8 +62,8 @@ class CudaBackend final : public Backend {
     std::string last;
     for (const cuda::Launch& l : k.launches) {
       e.gpu.push_back({as_code(l), {}});
-      origins_[last = l.kernel.symbol] = origin;
-      if (!l.wide.empty()) origins_[l.wide] = origin;
+      add_origin(last = l.kernel.symbol, origin);
+      if (!l.wide.empty()) add_origin(l.wide, origin);
     }
     e.kernel.function = std::move(k.function);
     e.kernel.params = std::move(k.params);
@@ -102,6 +102,13 @@ class CudaBackend final : public Backend {
     code.narrow = l.kernel.narrow;
     code.wide = l.wide;
     return code;
+  }
+
+  // Nodes that do the same share a kernel.
+  void add_origin(const std::string& symbol, const std::string& origin) {
+    std::string& all = origins_.try_emplace(symbol, origin).first->second;
+    const std::string others = " or another node of its kind";
+    if (all != origin && !all.ends_with(others)) all += others;
   }
 
   // --debug-kernels: one site a buffer of a kernel.

@@ -198,6 +198,19 @@ Text KernelPrinter::term(int64_t coefficient, sym::Expr factor, size_t at) {
   return {s, kProduct};
 }
 
+static bool is_positive(sym::Expr e) { return sym::bounds(e).lo > 0 || sym::proved(sym::gt(e, 0)); }
+
+// Bounds look at one operand at a time; here a quotient's divisor may be positive for a reason that takes a proof.
+static bool is_not_negative(sym::Expr e) {
+  if (sym::bounds(e).lo >= 0) return true;
+  if (e->op == Op::floordiv || e->op == Op::mod) return is_not_negative(e.arg(0)) && is_positive(e.arg(1));
+  if (e->op != Op::add && e->op != Op::mul) return sym::proved(sym::ge(e, 0));
+  int64_t constant = 0;
+  const std::vector<sym::Term> all = sym::terms(e, constant);
+  const auto adds = [&](const sym::Term& t) { return t.coefficient > 0 && !(t.factor == e) && is_not_negative(t.factor); };
+  return constant >= 0 && std::all_of(all.begin(), all.end(), adds);
+}
+
 // floordiv and mod. A power of two is a shift or a mask whatever the sign; operands that are known not to be negative
 // take C's operators; the helpers round down, and give 0 for a division by 0 (an extent of 0, whose loop does not run).
 Text KernelPrinter::divide(sym::Expr e, size_t at) {
@@ -208,7 +221,7 @@ Text KernelPrinter::divide(sym::Expr e, size_t at) {
     if (const int k = log2_of(b.value()); k >= 0)
       return {within(x, kUnary) + (remainder ? " & " + literal(b.value() - 1) : " >> " + std::to_string(k)), kBits};
   const Text y = index(b, at);
-  if (sym::bounds(a).lo >= 0 && sym::bounds(b).lo > 0)
+  if (is_positive(b) && is_not_negative(a))
     return {within(x, kProduct) + (remainder ? " % " : " / ") + within(y, kUnary), kProduct};
   return {std::string(remainder ? "floor_mod(" : "floor_div(") + x.s + ", " + y.s + ")"};
 }

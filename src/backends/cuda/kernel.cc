@@ -31,46 +31,75 @@ static loop::Buffer only_when(const loop::Buffer& b, loop::Index when) {
 }
 
 Kernel KernelCompiler::add(const loop::Function& compute_form, std::vector<std::string>* log) {
-  const RuleResult scheduled = schedule(compute_form, c_, log, options_);
-  std::vector<Variant> all;
-  loop::Index none = c_.constant(1);  // no variant so far
-  const auto prepare = [](const loop::Function& f) { return loop::expand_math(loop::flatten(f)); };
-  for (const Variant& v : scheduled.variants) {
-    all.push_back({sym::logical_and(none, v.when), prepare(v.function)});
-    none = sym::logical_and(none, sym::logical_not(v.when));
-  }
-  all.push_back({none, prepare(scheduled.function)});
-
-  Kernel k;
-  k.function = all.back().function;
-  k.params = k.function.params;
-  k.dims = k.function.dims;
-  std::vector<loop::Buffer> workspace;  // of all
-  std::vector<std::pair<loop::Index, std::vector<loop::Function>>> kernels;
-  for (const Variant& v : all) {
-    const size_t before = workspace.size();
-    kernels.emplace_back(v.when, split_kernels(v.function, workspace));
-    for (size_t i = before; i < workspace.size(); ++i)
-      k.params.push_back(v.when.is_const(1) ? workspace[i] : only_when(workspace[i], v.when));
-  }
-  for (auto& [when, functions] : kernels)
-    for (loop::Function& f : functions) {
-      f.params.insert(f.params.end(), workspace.begin(), workspace.end());
-      f.num_outputs += static_cast<int>(workspace.size());
-      add_launch(k, f, when);
-    }
+  if (bounds_) return compile(compute_form, log);
+  const auto [at, is_new] = known_.try_emplace(canonical_.text(compute_form));
+  Known& known = at->second;
+  if (is_new) known.kernel = compile(compute_form, &known.log);
+  if (log) log->insert(log->end(), known.log.begin(), known.log.end());
+  Kernel k = known.kernel;
+  k.function.origins = compute_form.origins;
   return k;
 }
 
-void KernelCompiler::add_launch(Kernel& k, const loop::Function& f, loop::Index when) {
-  const int n = names_[f.name]++;
-  auto printed = print_kernel(f, "k_" + f.name + (n ? "_" + std::to_string(n) : ""), c_, bounds_);
-  for (CudaKernel& p : printed) {
-    p.geometry.grid[0] = sym::select(when, p.geometry.grid[0], c_.constant(0));
-    sources_[p.symbol] = p.source;
-    symbols_.push_back(p.symbol);
+Kernel KernelCompiler::compile(const loop::Function& compute_form, std::vector<std::string>* log) {
+  const RuleResult scheduled = schedule(compute_form, c_, log, options_);
+  const auto prepare = [](const loop::Function& f) { return loop::expand_math(loop::flatten(f)); };
+  Kernel k;
+  k.function = prepare(scheduled.function);
+  k.params = k.function.params;
+  k.dims = k.function.dims;
+
+  struct Part {
+    loop::Index when;
+    std::vector<loop::Function> kernels;
+    size_t workspace_end;
+  };
+  std::vector<Part> parts;
+  std::vector<loop::Buffer> workspace;  // of all parts
+  const auto split = [&](loop::Index when, const loop::Function& f) {
+    auto kernels = split_kernels(f, workspace);
+    parts.push_back({when, std::move(kernels), workspace.size()});
+  };
+  for (const Variant& v : scheduled.variants) split(v.when, prepare(v.function));
+  split(c_.constant(1), k.function);
+
+  loop::Index none = c_.constant(1);  // of the parts so far runs
+  size_t from = 0;
+  for (Part& part : parts) {
+    for (loop::Function& f : part.kernels) {
+      f.params.insert(f.params.end(), workspace.begin(), workspace.end());
+      f.num_outputs += static_cast<int>(workspace.size());
+    }
+    const loop::Index runs = add_launches(k, part.kernels, part.when, none);
+    for (; from < part.workspace_end; ++from) k.params.push_back(runs.is_const(1) ? workspace[from] : only_when(workspace[from], runs));
   }
-  k.launches.push_back({printed[0], printed.size() > 1 ? printed[1].symbol : ""});
+  return k;
+}
+
+// Kernels that run where none of the parts before them does (`none`, which becomes: nor this one) and `when` holds: that
+// is the result. A variant has kernels for small sizes only; for others there is the last part, whose condition is 1.
+loop::Index KernelCompiler::add_launches(Kernel& k, const std::vector<loop::Function>& kernels, loop::Index when, loop::Index& none) {
+  const bool is_variant = !when.is_const(1);
+  std::vector<std::vector<CudaKernel>> printed;
+  for (const loop::Function& f : kernels) {
+    const int n = names_[f.name]++;
+    printed.push_back(print_kernel(f, "k_" + f.name + (n ? "_" + std::to_string(n) : ""), c_, bounds_));
+    if (!is_variant || printed.back().size() == 1) continue;
+    when = sym::logical_and(when, printed.back()[0].narrow);
+    printed.back()[0].narrow = {};
+    printed.back().resize(1);
+  }
+  const loop::Index runs = sym::logical_and(none, when);
+  none = sym::logical_and(none, sym::logical_not(when));
+  for (std::vector<CudaKernel>& forms : printed) {
+    for (CudaKernel& p : forms) {
+      p.geometry.grid[0] = sym::select(runs, p.geometry.grid[0], c_.constant(0));
+      sources_[p.symbol] = p.source;
+      symbols_.push_back(p.symbol);
+    }
+    k.launches.push_back({forms[0], forms.size() > 1 ? forms[1].symbol : ""});
+  }
+  return runs;
 }
 
 }  // namespace tripod::cuda

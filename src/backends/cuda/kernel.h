@@ -7,6 +7,7 @@
 
 #include "backends/cuda/cuda_c.h"
 #include "backends/cuda/rules/rules.h"
+#include "loop/canonical.h"
 #include "loop/ir.h"
 
 namespace tripod::cuda {
@@ -33,19 +34,27 @@ class KernelCompiler {
  public:
   // `bounds` (may be empty): checks every access, see cuda_c.h.
   explicit KernelCompiler(sym::Context& c, const ScheduleOptions& o = {}, BoundsSite bounds = nullptr)
-      : c_(c), options_(o), bounds_(std::move(bounds)) {}
+      : c_(c), options_(o), bounds_(std::move(bounds)), canonical_(c) {}
 
+  // Functions that do the same (loop/canonical.h) share kernels, but where bounds are checked: sites name nodes.
   // `log` (may be null): why each rule before the one that applied did not.
   Kernel add(const loop::Function& compute_form, std::vector<std::string>* log = nullptr);
   const std::unordered_map<std::string, std::string>& sources() const { return sources_; }  // symbol -> CUDA C
   const std::vector<std::string>& symbols() const { return symbols_; }                      // in the order they were made
 
  private:
-  void add_launch(Kernel& k, const loop::Function& f, loop::Index when);
+  struct Known {
+    Kernel kernel;
+    std::vector<std::string> log;
+  };
+  Kernel compile(const loop::Function& compute_form, std::vector<std::string>* log);
+  loop::Index add_launches(Kernel& k, const std::vector<loop::Function>& kernels, loop::Index when, loop::Index& none);
 
   sym::Context& c_;
   ScheduleOptions options_;
   BoundsSite bounds_;
+  loop::Canonical canonical_;
+  std::unordered_map<std::string, Known> known_;  // by canonical text
   std::unordered_map<std::string, int> names_;
   std::unordered_map<std::string, std::string> sources_;
   std::vector<std::string> symbols_;

@@ -58,27 +58,19 @@ Problem problem(const TensorProblem& p) {
   return {p.batches.constant(), p.rows.constant(), p.columns.constant(), p.depth.constant(), info(p.operands()).bits / 8, 0};
 }
 
-// The most rows of each class of sizes; beyond the last stands kManyRows.
-constexpr int64_t kClasses[] = {16, 64, 128, 256, 512, 1024, 2048, 4096}, kManyRows = 8192;
-
-// Only the number of rows is open, as of a batch of pictures or of sentences: a tile for each class of sizes, and the
-// largest class for whatever is beyond. Neighbours that take the same tile are one class.
-RuleResult by_rows(const loop::Function& f, const TensorProblem& p, const Index& bytes, const TensorCoreOptions& o, sym::Context& c) {
-  const auto choose = [&](int64_t rows) {
+// Only the number of rows is open, as of a batch of pictures or of sentences: a tile for each class of sizes.
+RuleResult by_rows(const loop::Function& f, const TensorProblem& p, Index bytes, sym::Context& c) {
+  const auto classes = choose_tiles_by_rows([&](int64_t rows) {
     Problem sizes = problem(p);
     sizes.rows = rows;
     sizes.memory = static_cast<double>(sym::evaluate(bytes, dims_where(p.rows, rows, f)));
-    return choose_tile(sizes, o);
-  };
-  RuleResult r{{true, ""}, {}};
-  Choice next = choose(kManyRows);
-  r.function = tensor_kernel(f, p, next, c);
-  for (size_t i = std::size(kClasses); i-- > 0;) {
-    const Choice now = choose(kClasses[i]);
-    if (now == next) continue;
-    r.variants.insert(r.variants.begin(), {sym::le(p.rows, kClasses[i]), tensor_kernel(f, p, now, c)});
-    next = now;
-  }
+    return sizes;
+  });
+  RuleResult r{{true, ""}, tensor_kernel(f, p, classes.back().choice, c)};
+  sym::Values least;
+  for (Index d : f.dims) least[d] = std::max<int64_t>(1, d->range.lo);
+  for (const RowClass& k : classes)
+    if (k.most_rows && sym::evaluate(p.rows, least) <= *k.most_rows) r.variants.push_back({sym::le(p.rows, *k.most_rows), tensor_kernel(f, p, k.choice, c)});
   return r;
 }
 
@@ -94,7 +86,7 @@ RuleResult tensor_cores_with(const loop::Function& f, sym::Context& c, const Ten
   const TensorProblem p(c, std::move(*k), operands);
   const Index bytes = memory(c, p.contraction());
   const bool rows_only = !p.rows.is_const() && p.batches.is_const() && p.columns.is_const() && p.depth.is_const();
-  if (rows_only && !o.tile) return by_rows(inlined, p, bytes, o, c);
+  if (rows_only && !o.tile) return by_rows(inlined, p, bytes, c);
   Problem sizes = problem(p);
   if (bytes.is_const()) sizes.memory = static_cast<double>(bytes.value());
   return {{true, ""}, tensor_kernel(inlined, p, choose_tile(sizes, o), c)};

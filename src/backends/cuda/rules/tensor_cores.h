@@ -24,7 +24,6 @@ struct TileShape {
   int64_t slices = 1;
   int64_t warps() const { return rows / warp_rows * (columns / warp_columns) * slices; }
   int64_t threads() const { return warps() * 32; }
-  bool operator==(const TileShape&) const = default;
 };
 std::string text(const TileShape& t, int64_t splits);
 
@@ -43,9 +42,16 @@ struct Problem {
 struct Choice {
   TileShape tile;
   int64_t splits = 1;
-  bool operator==(const Choice&) const = default;
 };
 Choice choose_tile(const Problem& p, const TensorCoreOptions& o);
+
+// Where the number of rows is open: the choice for up to so many rows, in ascending order; the last is for all others.
+// `problem` gives the sizes at a number of rows.
+struct RowClass {
+  std::optional<int64_t> most_rows;
+  Choice choice;
+};
+std::vector<RowClass> choose_tiles_by_rows(const std::function<Problem(int64_t rows)>& problem);
 
 // An operand of the product as it lies in memory: [lines, k], the lines being rows of a or columns of b.
 struct TensorOperand {

@@ -53,19 +53,55 @@ std::string text(const TileShape& t, int64_t splits) {
          (t.slices > 1 ? " in " + n(t.slices) + " slices" : "") + ", " + n(t.stages) + " stages" + (splits > 1 ? ", split " + n(splits) : "");
 }
 
-Choice choose_tile(const Problem& p, const TensorCoreOptions& o) {
-  if (o.tile) return {*o.tile, std::max<int64_t>(o.splits, 1)};
-  Choice best;
-  double least = 0;
+namespace {
+
+struct Candidate {
+  const Rate* rate = nullptr;
+  int64_t splits = 1;
+  double microseconds(const Problem& p) const { return cuda::microseconds(p, *rate, splits); }
+  bool suits(const Problem& p) const {
+    const int64_t steps = blocks(p.depth.value_or(kDepth), rate->tile.depth);
+    return splits == 1 || (steps >= 2 * splits && p.depth && p.rows && p.batches);
+  }
+  Choice choice(const Problem& p) const {
+    Choice c{rate->tile, splits};
+    if (p.bytes == 4) c.tile.depth /= 2, c.tile.slices = std::min(c.tile.slices, c.tile.depth / 8);
+    return c;
+  }
+};
+
+Candidate fastest(const Problem& p) {
+  Candidate best;
   for (const Rate& r : kRates)
     for (int64_t splits : kSplits) {
-      const int64_t steps = blocks(p.depth.value_or(kDepth), r.tile.depth);
-      if (splits > 1 && (steps < 2 * splits || !p.depth || !p.rows || !p.batches)) continue;
-      const double time = microseconds(p, r, splits);
-      if (least == 0 || time < least) least = time, best = {r.tile, splits};
+      const Candidate now{&r, splits};
+      if (now.suits(p) && (!best.rate || now.microseconds(p) < best.microseconds(p))) best = now;
     }
-  if (p.bytes == 4) best.tile.depth /= 2, best.tile.slices = std::min(best.tile.slices, best.tile.depth / 8);
   return best;
+}
+
+// Fewer kernels are worth this much of a class's time.
+constexpr double kNearlyAsFast = 1.02;
+constexpr int64_t kMostRows[] = {16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768}, kManyRows = 65536;
+
+}  // namespace
+
+Choice choose_tile(const Problem& p, const TensorCoreOptions& o) {
+  return o.tile ? Choice{*o.tile, std::max<int64_t>(o.splits, 1)} : fastest(p).choice(p);
+}
+
+std::vector<RowClass> choose_tiles_by_rows(const std::function<Problem(int64_t rows)>& problem) {
+  const Problem many = problem(kManyRows);
+  Candidate now = fastest(many);
+  std::vector<RowClass> classes{{std::nullopt, now.choice(many)}};
+  for (size_t i = std::size(kMostRows); i-- > 0;) {
+    const Problem p = problem(kMostRows[i]);
+    const Candidate best = fastest(p);
+    if (now.suits(p) && now.microseconds(p) <= kNearlyAsFast * best.microseconds(p)) continue;
+    now = best;
+    classes.insert(classes.begin(), {kMostRows[i], now.choice(p)});
+  }
+  return classes;
 }
 
 }  // namespace tripod::cuda
