@@ -191,10 +191,41 @@ def recognised_text(folder: Path) -> str:
     return "" if error < 1e-5 else f"relative error {error:.1e}, allowed 1e-5"
 
 
+def gathered(second: str, folder: Path) -> str:
+    """Behind another convolution, so that channels lie side by side: overlapping windows, and wide dilations."""
+    rng = np.random.default_rng(3)
+    x, first = rng.standard_normal((2, 5, 6, 11)).astype(np.float32), rng.standard_normal((48, 5, 1, 1)).astype(np.float32)
+    transposed = second == "ConvTranspose"
+    w = rng.standard_normal((48, 20, 4, 4) if transposed else (20, 48, 3, 3)).astype(np.float32)
+    attributes = {"strides": [2, 2], "pads": [1] * 4} if transposed else {"dilations": [4, 4], "pads": [4] * 4}
+    nodes = [helper.make_node("Conv", ["x", "first"], ["t"], name="first"), helper.make_node(second, ["t", "w"], ["y"], name="second", **attributes)]
+    got, said = run_model(nodes, ["n", 5, "h", "w"], {"first": first, "w": w}, x, folder, second)
+    if said.count("rule contraction") < 2:
+        return f"not taken by the rule contraction: {said.strip()[:200]}"
+    t = np.einsum("nchw,oc->nohw", x.astype(np.float64), first[:, :, 0, 0].astype(np.float64))
+    if transposed:
+        want = np.zeros((2, 20, 14, 24))
+        for r in range(4):
+            for q in range(4):
+                want[:, :, r:r + 12:2, q:q + 22:2] += np.einsum("nchw,co->nohw", t, w[:, :, r, q].astype(np.float64))
+        want = want[:, :, 1:-1, 1:-1]
+    else:
+        want = np.zeros((2, 20, 6, 11))
+        padded = np.pad(t, ((0, 0), (0, 0), (4, 4), (4, 4)))
+        for r in range(3):
+            for q in range(3):
+                want += np.einsum("nchw,oc->nohw", padded[:, :, 4 * r:4 * r + 6, 4 * q:4 * q + 11], w[:, :, r, q].astype(np.float64))
+    if got.shape != want.shape:
+        return f"shape {got.shape}, wanted {want.shape}"
+    error = float(np.abs(got - want).max() / np.ptp(want))
+    return "" if error < 1e-6 else f"error {error:.1e} of the range, allowed 1e-6"
+
+
 def main() -> int:
     failed = 0
     checks = [(c.label, lambda folder, c=c, n=n: check_conv(c, folder, n)) for n, c in enumerate(CASES)]
     checks += [(f"transposed, {t[0]}", lambda folder, t=t, n=n: check_transposed(*t[1:], folder, f"transposed{n}")) for n, t in enumerate(TRANSPOSED)]
+    checks += [(f"gathered rows, {op}", lambda folder, op=op: gathered(op, folder)) for op in ("ConvTranspose", "Conv")]
     checks += [("sums over an outer axis", column_sums), ("softmax over classes behind a convolution", recognised_text)]
     with tempfile.TemporaryDirectory() as folder:
         for label, check in checks:

@@ -114,5 +114,27 @@ TEST(CpuContraction, DisjointWindows) {
 })", {{{"H", 3}, {"W", 5}}, {{"H", 1}, {"W", 1}}, {{"H", 0}, {"W", 4}}});
 }
 
+// Rows that are gathered: a transposed convolution with overlapping windows, and a dilated one with its padding.
+TEST(CpuContraction, GatheredRows) {
+  same(R"(
+func @up[W](X: f32[W, 24], K: constant f32[24, 20, 4]) -> (Y: f32[W * 2, 20]) {
+  block sum(x: W * 2, o: 20; reduce c: 24, r: 4) {
+    init {
+      Y[x, o] = 0
+    }
+    Y[x, o] = fma((X[floordiv(x - r + 1, 2), c] if mod(x - r + 1, 2) == 0 && 0 <= floordiv(x - r + 1, 2) && floordiv(x - r + 1, 2) < W else 0), K[c, o, r], Y[x, o])
+  }
+})", {{{"W", 1}}, {{"W", 14}}, {{"W", 0}}});
+  same(R"(
+func @dilated[W](X: f32[W, 160], K: constant f32[3, 160, 24]) -> (Y: f32[W, 24]) {
+  block sum(w: W, o: 24; reduce r: 3, c: 160) {
+    init {
+      Y[w, o] = 0
+    }
+    Y[w, o] = fma((X[w + r * 5 - 5, c] if 0 <= w + r * 5 - 5 && w + r * 5 - 5 < W else 0), K[r, c, o], Y[w, o])
+  }
+})", {{{"W", 9}}, {{"W", 1}}});
+}
+
 }  // namespace
 }  // namespace tripod::loop

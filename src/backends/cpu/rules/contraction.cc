@@ -1,10 +1,11 @@
 // GEMM and convolution: register tiles of rows x columns over packed column panels.
 //
-//   pad      (only for a guarded operand)  A with its padding written out, channels innermost
+//   pad      (only for a guarded operand that is not gathered)  A with its padding written out, channels innermost
 //   pack     (only where B is not a constant)  panels Bp[batch, column/NR, k, column%NR], zero-filled
 //   task     parallel over batch x row blocks x panel blocks; in each, panels outside, row tiles inside, so that a
 //            panel stays in cache while the row tiles pass over it. A long k is cut into blocks, outermost, whose part
-//            of a panel fits L1; sums wait in the thread's scratch memory between blocks.
+//            of a panel fits L1; sums wait in the thread's scratch memory between blocks. A's rows of a block are
+//            gathered in scratch memory first where windows reach over an edge.
 //   tile     acc[MR, panels * NR] in registers; k innermost; MR broadcasts of A times a row of B; then the epilogue
 //
 // A constant B is packed at compile time: the parameter takes the panel layout. Rows beyond the end repeat the last
@@ -33,9 +34,10 @@ class Tiler {
 
   RuleResult run() {
     sort_reduce();
-    unguard_a();
+    gathers_ = may_gather();
+    if (!gathers_) unguard_a();
     if (!pack_constant_b()) pack_dynamic_b();
-    merge_reduce(k_, c_);
+    gathers_ ? join_reduce() : merge_reduce(k_, c_);
     for (const Iter& i : k_.batch)
       if (!rules::uses(k_.a, i.var)) windows_.push_back(i);
     std::erase_if(k_.batch, [&](const Iter& i) { return !rules::uses(k_.a, i.var); });
@@ -91,6 +93,37 @@ class Tiler {
     Indices at;
     for (size_t d = 0; d < load->indices.size(); ++d) at.push_back(load->indices[d] - p.low[d]);
     k_.a = replace_load(k_.a, load, loop::load(p.buffer, at));
+  }
+
+  // Are the rows of A gathered, block by block? Where a guard is no plain padding (the gaps of a transposed convolution)
+  // or its padding is wide (dilations), channels lie side by side, and there are columns enough for the copy to cost
+  // little. Elsewhere the padded copy was as fast or faster.
+  bool may_gather() const {
+    const Expr load = only_load(k_.a);
+    if (!load || !is_guarded(load) || k_.reduce.empty() || k_.column.extent.constant().value_or(kPanel) < kPanel) return false;
+    bool dilated = false;
+    for (const Iter& i : k_.reduce) {
+      if (!i.extent.is_const()) return false;
+      for (const Index& at : load->indices) {
+        const auto step = sym::linear_in(at, i.var);
+        dilated = dilated || (step && step->coefficient.constant().value_or(1) > 1);
+      }
+    }
+    if (!dilated && is_padding(k_, load, c_)) return false;
+    const Iter& last = k_.reduce.back();
+    const auto step = sym::linear_in(loop::offset(c_, load->buffer, load->indices), last.var);
+    return last.extent.value() >= kPanel && step && step->coefficient.is_const(1) && !sym::uses(load->guard, last.var);
+  }
+
+  // The rows will be dense, so that all reduce iterators are one.
+  void join_reduce() {
+    taps_ = k_.reduce;
+    Index depth = extent(taps_);
+    const Index joint = loop_var(c_, "k", depth);
+    sym::Map m;
+    bind(m, taps_, unflatten(joint, extents(taps_)));
+    k_.b = loop::substitute(k_.b, m);
+    k_.reduce = {{joint, depth, true, {}}};
   }
 
   // The parameter takes the layout [batch dims, column/NR, reduce dims, column%NR], its column dim rounded up to NR.
@@ -176,9 +209,9 @@ class Tiler {
     columns_ = column_tiles_ * extent(windows_);
     choose_reduce_blocks();
     // What a row of A takes in cache: the windows of neighbouring pixels overlap, only channels count.
-    const int64_t in_cache = blocked() ? k_block_ : k_.reduce.empty() ? 1 : std::max<int64_t>(1, k_.reduce.back().extent.constant().value_or(512));
+    const int64_t in_cache = k_block_ > 0 ? k_block_ : k_.reduce.empty() ? 1 : std::max<int64_t>(1, k_.reduce.back().extent.constant().value_or(512));
     // With blocks of k, half of that goes to the sums that wait.
-    const int64_t part_of_l2 = target_.l2_bytes / (blocked() ? 4 : 2);
+    const int64_t part_of_l2 = target_.l2_bytes / (k_block_ > 0 ? 4 : 2);
     const int64_t most_tiles = std::clamp<int64_t>(part_of_l2 / (in_cache * mr_ * 4), 1, 48);
     const Index one = c_.constant(1), row_blocks = sym::max(sym::ceildiv(tiles_, most_tiles), one);
     tiles_a_task_ = sym::max(sym::ceildiv(tiles_, row_blocks), one);
@@ -195,6 +228,7 @@ class Tiler {
   // Blocks of k: of the innermost iterator, as long as that part of a tile's panels fits L1, and one step of the others.
   void choose_reduce_blocks() {
     const int64_t longest = target_.l1_bytes * 3 / 4 / (panels_a_tile_ * nr_ * 4);
+    if (gathers_) return choose_gathered_blocks(longest);
     int64_t depth = 1;
     for (const Iter& i : k_.reduce) depth *= i.extent.constant().value_or(0);
     if (k_.reduce.empty() || depth <= longest * 3 / 2) return;
@@ -206,7 +240,18 @@ class Tiler {
       if (last % b == 0) k_block_ = b;
     k_blocks_ = (last + k_block_ - 1) / k_block_ * (depth / last);
   }
-  bool blocked() const { return k_block_ > 0; }
+  bool blocked() const { return k_blocks_ > 1; }
+
+  // Whole taps, or equal parts of one.
+  void choose_gathered_blocks(int64_t longest) {
+    const int64_t channels = taps_.back().extent.value(), depth = k_.reduce[0].extent.value(), most = longest * 3 / 2;
+    const int64_t whole = channels > most ? channels : depth, unit = channels > most ? 1 : channels;
+    k_block_ = unit;
+    for (int64_t b = unit; b <= most; b += unit)
+      if (whole % b == 0) k_block_ = b;
+    if (k_block_ < kPanel) k_block_ = channels;  // no part is of a good length
+    k_blocks_ = depth / k_block_;
+  }
 
   // A tile is some rows by one panel or several, as many as registers hold.
   void choose_tile() {
@@ -239,13 +284,19 @@ class Tiler {
       bind(task.base, k_.batch, unflatten(sym::floordiv(rest, row_blocks), extents(k_.batch)));
       task.first_tile = row_block * tiles_a_task_, task.first_column = column_block * columns_a_task_;
       task.tiles = sym::min(tiles_a_task_, tiles_ - task.first_tile), task.columns = sym::min(columns_a_task_, columns_ - task.first_column);
-      if (!blocked()) return tiles_of(task);
+      if (gathers_) task.rows = loop::make_buffer("rows", k_.a->dtype, {tiles_a_task_ * mr_, c_.constant(k_block_ + kPanel)}, Scope::local);
+      const auto gathered = [&](const Task& now) { return gathers_ ? loop::seq({gather_rows(now), tiles_of(now)}) : tiles_of(now); };
+      const auto with_rows = [&](const Stmt& s) { return gathers_ ? loop::alloc(task.rows, s) : s; };
+      if (!blocked()) {
+        task.block = task.k_from = c_.constant(0);
+        return with_rows(gathered(task));
+      }
       const Index width = c_.constant(panels_a_tile_ * nr_);
       task.waiting = loop::make_buffer("waiting", k_.dtype, {columns_a_task_, tiles_a_task_, c_.constant(mr_), width}, Scope::local);
-      return loop::alloc(task.waiting, serial(c_, "block", c_.constant(k_blocks_), [&](Index b) {
+      return loop::alloc(task.waiting, with_rows(serial(c_, "block", c_.constant(k_blocks_), [&](Index b) {
         place_block(task, b);
-        return tiles_of(task);
-      }));
+        return gathered(task);
+      })));
     });
   }
 
@@ -254,6 +305,7 @@ class Tiler {
     sym::Map base;                             // iterators that are the same for all of it
     Index first_tile, tiles, first_column, columns;
     Buffer waiting;                            // with blocks: the sums of tiles[column, tile, row, column]
+    Buffer rows;                               // gathered: A[row, k]
     Index block, k_from, k_count;              // the block's number, and its part of the innermost reduce iterator
   };
   // A tile in it. `column` and `tile` count from the task's first.
@@ -273,6 +325,31 @@ class Tiler {
     for (size_t d = 0; d < at.size(); ++d) t.base[k_.reduce[d].var] = at[d];
     t.k_from = sym::mod(block, parts) * k_block_;
     t.k_count = last % k_block_ == 0 ? c_.constant(k_block_) : sym::min(c_.constant(k_block_), last - t.k_from);
+  }
+
+  // A's rows of a block, tap by tap: channels are copied, or filled where the window is over the edge. What is computed
+  // on the way is computed once.
+  Stmt gather_rows(const Task& t) {
+    const Expr load = only_load(k_.a);
+    const int64_t channels = taps_.back().extent.value(), run = std::min(channels, k_block_);
+    Indices outer = extents(taps_);
+    outer.pop_back();
+    return serial(c_, "row", t.tiles * mr_, [&](Index i) {
+      return serial(c_, "tap", c_.constant(k_block_ / run), [&](Index tap) {
+        sym::Map m = t.base;
+        bind(m, k_.rows, unflatten(sym::min(t.first_tile * mr_ + i, rows_ - 1), extents(k_.rows)));
+        const Indices at = unflatten(sym::floordiv(t.k_from + tap * run, channels), outer);
+        for (size_t d = 0; d < at.size(); ++d) m[taps_[d].var] = at[d];
+        const Index first = sym::mod(t.k_from, channels);
+        const auto copy = [&](const Expr& element) {
+          return vectors(c_, "c", c_.constant(run), kPanel, [&](Index k) {
+            m[taps_.back().var] = run == channels ? k : first + k;
+            return loop::store(t.rows, {i, tap * run + k}, loop::substitute(replace_load(k_.a, load, element), m));
+          });
+        };
+        return loop::branch(loop::from_index(DType::b1, sym::substitute(load->guard, m)), copy(loop::load(load->buffer, load->indices)), copy(load->other));
+      });
+    });
   }
 
   // Panels outside, row tiles inside.
@@ -334,7 +411,8 @@ class Tiler {
         const Index row = row_tile * mr_ + i;
         const bool whole = sym::mod(rows_, mr_).is_const(0);
         bind(m, k_.rows, unflatten(whole ? row : sym::min(row, rows_ - 1), extents(k_.rows)));
-        const Expr a = loop::substitute(k_.a, m), b = loop::substitute(k_.b, m), old = sum(i, j);
+        const Expr a = gathers_ ? loop::load(t.rows, {at.tile * mr_ + i, m.at(k_.reduce[0].var) - t.k_from}) : loop::substitute(k_.a, m);
+        const Expr b = loop::substitute(k_.b, m), old = sum(i, j);
         return loop::store(acc, {i, j}, is_float(k_.dtype) ? loop::fma(a, b, old) : old + a * b);
       });
     };
@@ -443,6 +521,8 @@ class Tiler {
   static constexpr int64_t kTasks = 16;          // of a kernel, where there is work enough
   static constexpr int64_t kProductsOfATask = 256 * 1024;
   int64_t mr_ = 1, panels_a_tile_ = 1, k_block_ = 0, k_blocks_ = 1;
+  bool gathers_ = false;
+  std::vector<Iter> taps_;                       // the reduce iterators of gathered rows; the last one are channels
   Index rows_, batch_, tiles_, panels_, column_tiles_, columns_, tiles_a_task_, columns_a_task_;
   std::vector<Iter> windows_;                    // iterators that move only B, besides the column
   PaddedCopy padded_;
