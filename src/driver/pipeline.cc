@@ -59,7 +59,7 @@ graph_opt::SimplifyResult simplify(Session& s, graph::Module& m, const CompileHo
   graph_opt::SimplifyOptions options;
   options.evaluator = &evaluator;
   options.opt_limit = s.options().opt_limit;
-  options.whole_attention = options.whole_transposed = s.options().target == "cpu";
+  options.whole_transposed = s.options().target == "cpu";
   options.after_pass = [&](const std::string& pass, const graph::Module& now) { if (s.wants(pass)) s.print(pass, [&] { return graph::text(now); }); };
   options.extra_passes = hooks.extra_passes;
   return graph_opt::simplify(m, options);

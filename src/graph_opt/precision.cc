@@ -189,8 +189,9 @@ class Storage {
     Groups result;
     for (Group group : groups_) {
       for (NodeId n : group.nodes) {
-        if (!graph::has(g_.node(n).op, graph::kContraction)) continue;
-        for (int slot = 0; slot < 2; ++slot) {
+        const bool attention = g_.node(n).op == OpKind::attention;  // q, k and v
+        if (!graph::has(g_.node(n).op, graph::kContraction) && !attention) continue;
+        for (int slot = 0; slot < (attention ? 3 : 2); ++slot) {
           const ValueId v = g_.node(n).operands[slot];
           if (!floating(v) || g_.type(v).storage == narrow_ || g_.is_constant(v) || counted_.count(v)) continue;
           if (std::find(group.inputs.begin(), group.inputs.end(), v) == group.inputs.end()) continue;

@@ -63,7 +63,6 @@ SimplifyResult result(const Budget& budget) {
 // Runs the list up to the first pass that changes something.
 bool round(graph::Module& m, Budget& budget, const SimplifyOptions& options) {
   for (const Pass& p : kPasses) {
-    if (p.run == attentions && !options.whole_attention) continue;
     if (p.run == disjoint_windows && options.whole_transposed) continue;
     if (run_everywhere(m, p, budget, options)) return true;
   }

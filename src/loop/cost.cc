@@ -23,6 +23,7 @@ int64_t arithmetic(const ExprNode& e) {
     case Op::ceil:
     case Op::trunc:
     case Op::rint:
+    case Op::exp2_fast:
       return 1;
     case Op::fma:
       return 2;

@@ -318,7 +318,7 @@ class Interpreter {
       case TileOp::mma: return exec_mma(box(s->regions[0], 2), box(s->regions[1], 2), box(s->regions[2], 2));
       case TileOp::reduce_sum:
       case TileOp::reduce_max:
-        if (s->regions[1].buffer->layout.thread_dims > 0) return exec_reduce_threads(s->tile, box(s->regions[0], 0), box(s->regions[1], 0));
+        if (s->regions[1].buffer->layout.thread_dims > 0) return exec_reduce_threads(*s, box(s->regions[0], 0), box(s->regions[1], 0));
         return exec_reduce(s->tile, box(s->regions[0], 1), box(s->regions[1], 2));
       case TileOp::elementwise: violation("an elementwise tile has no meaning yet");
     }
@@ -364,13 +364,15 @@ class Interpreter {
 
   // Over the registers of all threads, in the order of backends/cuda/cuda_c.h. The tile itself brings the threads together, so reading
   // their registers is no race; what it writes is one thread's.
-  void exec_reduce_threads(TileOp op, const Box& to, const Box& from) {
+  void exec_reduce_threads(const StmtNode& s, const Box& to, const Box& from) {
+    const TileOp op = s.tile;
     const DType t = to.buffer->dtype;
     int64_t threads = 1;
     for (int d = 0; d < from.buffer->layout.thread_dims; ++d) threads *= from.extent[static_cast<size_t>(d)];
     const int64_t each = threads ? from.points() / threads : 0;
-    const bool by_warp = to.buffer->layout.thread_dims > 0;  // every thread gets the result of its warp
-    if (to.points() != (by_warp ? from.points() : each) || from.buffer->dtype != t) return violation("a reduction over threads between regions that do not fit");
+    const bool by_group = to.buffer->layout.thread_dims > 0;  // every thread gets the result of its group
+    const int64_t group = by_group && s.count > 0 ? s.count : 32;
+    if (to.points() != (by_group ? from.points() : each) || from.buffer->dtype != t) return violation("a reduction over threads between regions that do not fit");
     if (threads % 32 != 0 || threads > 1024) return violation("a reduction over " + std::to_string(threads) + " threads");
     Instance* in = instance(from.buffer);
     if (!in) return;
@@ -379,24 +381,24 @@ class Interpreter {
       return apply(op == TileOp::reduce_sum ? Op::add : Op::max, t, args);
     };
     const auto halves = [&](std::vector<uint64_t> v) {  // element i with element i + distance, distance = 16, 8, 4, 2, 1
-      for (size_t distance = 16; distance > 0; distance /= 2)
+      for (size_t distance = by_group ? static_cast<size_t>(group) / 2 : 16; distance > 0; distance /= 2)
         for (size_t i = 0; i < distance; ++i)
           if (i + distance < v.size()) v[i] = combine(v[i], v[i + distance]);
       return v[0];
     };
     for (int64_t e = 0; e < each; ++e) {
       std::vector<uint64_t> warps;
-      for (int64_t w = 0; w < threads; w += 32) {
-        std::vector<uint64_t> lanes(32);
-        for (int64_t l = 0; l < 32; ++l) {
+      for (int64_t w = 0; w < threads; w += group) {
+        std::vector<uint64_t> lanes(static_cast<size_t>(group));
+        for (int64_t l = 0; l < group; ++l) {
           const std::vector<int64_t> index = from.nth((w + l) * each + e);
           const int64_t o = locate(from.buffer, *in, index, "read");
           if (o >= 0) report(cells(from.buffer, *in).read(o, place_, false, lanes[static_cast<size_t>(l)]), from.buffer, index, "read");
         }
         warps.push_back(halves(lanes));
-        for (int64_t l = 0; by_warp && l < 32; ++l) write(to.buffer, to.nth((w + l) * each + e), warps.back());
+        for (int64_t l = 0; by_group && l < group; ++l) write(to.buffer, to.nth((w + l) * each + e), warps.back());
       }
-      if (by_warp) continue;
+      if (by_group) continue;
       write(to.buffer, to.nth(e), warps.size() > 1 ? halves(warps) : warps[0]);
     }
   }

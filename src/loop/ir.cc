@@ -320,7 +320,7 @@ Stmt block(std::string name, std::vector<Iter> iters, Stmt body, Stmt init) {
   return done(s);
 }
 
-Stmt tile(TileOp op, std::vector<Region> regions, int32_t token) {
+Stmt tile(TileOp op, std::vector<Region> regions, int32_t token, int64_t count) {
   for (const Region& r : regions) {
     check_access(r.buffer, r.offset);
     check_access(r.buffer, r.extent);
@@ -329,6 +329,7 @@ Stmt tile(TileOp op, std::vector<Region> regions, int32_t token) {
   s->tile = op;
   s->regions = std::move(regions);
   s->token = token;
+  s->count = count;
   return done(s);
 }
 

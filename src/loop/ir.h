@@ -22,6 +22,8 @@
 //   - cast float to int truncates towards zero: to i8, i16, i32, u8, u16 through i32 (NaN and what does not fit give
 //     i32's minimum) and then wrapping; to u32 and i64 through i64 (likewise i64's minimum), wrapping for u32; u64 as
 //     i64 below 2^63 and exact in [2^63, 2^64). These are the bits of x86's conversion instructions.
+//   - exp2_fast (f32) is 2^x by the instruction that GPUs have for it: 2 ulp, results below the normal numbers are 0. It
+//     is for results of 16 bits, rules of the CUDA back end alone place it, and its last bits are the hardware's.
 //   - a load whose guard is false gives `other` and touches no memory; a store whose guard is false does nothing.
 #pragma once
 
@@ -90,7 +92,7 @@ Index storage_size(sym::Context& c, const Buffer& b);
   OP(add, "+", 2) OP(sub, "-", 2) OP(mul, "*", 2) OP(div, "/", 2) OP(rem, "rem", 2)                               \
   OP(min, "min", 2) OP(max, "max", 2) OP(neg, "neg", 1) OP(abs, "abs", 1)                                         \
   OP(sqrt, "sqrt", 1) OP(floor, "floor", 1) OP(ceil, "ceil", 1) OP(trunc, "trunc", 1) OP(rint, "rint", 1)         \
-  OP(fma, "fma", 3)                                                                                               \
+  OP(exp2_fast, "exp2_fast", 1) OP(fma, "fma", 3)                                                                                               \
   OP(lt, "<", 2) OP(le, "<=", 2) OP(eq, "==", 2) OP(ne, "!=", 2)                                                  \
   OP(bit_and, "&", 2) OP(bit_or, "|", 2) OP(bit_xor, "^", 2) OP(bit_not, "~", 1) OP(shl, "<<", 2) OP(shr, ">>", 2) \
   OP(select, "select", 3) OP(cast, "cast", 1) OP(bitcast, "bitcast", 1)                                           \
@@ -188,7 +190,7 @@ struct Region {
 enum class TileOp : uint8_t {
   copy,         // regions: to, from
   mma,          // to[m, n] += sum over k of a[m, k] * b[k, n]
-  reduce_sum, reduce_max,
+  reduce_sum, reduce_max,  // to[m] = to[m] op over k of from[m, k]; over threads: backends/cuda/cuda_c.h
   elementwise,
 };
 
@@ -221,7 +223,7 @@ struct StmtNode : RefCounted {
   TileOp tile = TileOp::copy;
   std::vector<Region> regions;
   int32_t token = -1;          // asynchronous: completes token; sync: waits for it
-  int64_t count = 0;
+  int64_t count = 0;           // sync(wait): groups; a reduction over threads into registers: how many form a group
   SyncKind sync = SyncKind::barrier;
 };
 
@@ -233,7 +235,7 @@ Stmt branch(Expr condition, Stmt then, Stmt otherwise = nullptr);
 Stmt alloc(const Buffer& b, Stmt body);
 Stmt check(Index value, Index limit, int32_t site);
 Stmt block(std::string name, std::vector<Iter> iters, Stmt body, Stmt init = nullptr);
-Stmt tile(TileOp op, std::vector<Region> regions, int32_t token = -1);
+Stmt tile(TileOp op, std::vector<Region> regions, int32_t token = -1, int64_t count = 0);
 Stmt sync(SyncKind kind, int32_t token = -1, int64_t count = 0);
 
 // --- functions ----------------------------------------------------------------------------------------------------

@@ -325,7 +325,8 @@ class Parser {
     } while (in_.take(","));
     const Index guard = in_.take_word_here("if") ? index() : Index();
     const int64_t token = in_.take_word("token") ? in_.integer() : -1;
-    const Stmt t = tile(op, std::move(regions), static_cast<int32_t>(token));
+    const int64_t group = in_.take_word("count") ? in_.integer() : 0;
+    const Stmt t = tile(op, std::move(regions), static_cast<int32_t>(token), group);
     if (!guard) return t;
     if (op != TileOp::copy) in_.fail("only a copy takes a guard");
     Ref<StmtNode> n(new StmtNode(*t));

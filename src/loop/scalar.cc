@@ -33,6 +33,10 @@ T float_arithmetic(Op op, const T* a) {
     case Op::ceil: return std::ceil(a[0]);
     case Op::trunc: return std::trunc(a[0]);
     case Op::rint: return std::nearbyint(a[0]);
+    case Op::exp2_fast: {
+      const T r = static_cast<T>(std::exp2(static_cast<double>(a[0])));
+      return r < std::numeric_limits<T>::min() ? T(0) : r;
+    }
     case Op::fma: return std::fma(a[0], a[1], a[2]);
     default: break;
   }

@@ -265,6 +265,7 @@ class Printer {
     }
     if (s.guard) t += " if " + sym::text(s.guard);
     if (s.token >= 0) t += " token " + std::to_string(s.token);
+    if (s.count > 0) t += " count " + std::to_string(s.count);
     line(t);
   }
 

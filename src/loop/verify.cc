@@ -177,6 +177,9 @@ class Verifier {
     }
     index(s->guard, "the guard of a tile");
     if (s->guard && s->tile != TileOp::copy) error("a tile that is no copy has a guard");
+    const bool reduces = s->tile == TileOp::reduce_sum || s->tile == TileOp::reduce_max;
+    if (s->count != 0 && (!reduces || s->regions.empty() || s->regions[0].buffer->layout.thread_dims == 0)) error("a tile that is no reduction into registers of threads has a count");
+    if (s->count < 0 || s->count > 32 || (s->count & (s->count - 1)) != 0) error("a reduction over groups of threads whose size is no power of two up to 32");
   }
 
   // Registers have no addresses: once loops are unrolled and vectorised, an index into them is a number. (Which thread

@@ -196,6 +196,17 @@ bool uses(const Expr& e, Index var) {
   return found;
 }
 
+Expr only_load(const Expr& e) {
+  Expr found;
+  bool several = false;
+  loop::visit(e, [&](const Expr& x) {
+    if (x->op != loop::Op::load || x->indices.empty()) return;
+    several = several || (found && !(found == x));
+    found = x;
+  });
+  return several ? Expr() : found;
+}
+
 Expr replace_load(const Expr& e, const Expr& from, const Expr& to) { return Replacer(from, to).apply(e); }
 
 namespace {

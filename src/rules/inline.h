@@ -12,6 +12,9 @@ loop::Function inline_elementwise(const loop::Function& f, sym::Context& c);
 // e reads other elements, or is another number, as var moves.
 bool uses(const Expr& e, Index var);
 
+// The load in an operand, where it is the only one.
+Expr only_load(const Expr& e);
+
 // e with one node replaced by another.
 Expr replace_load(const Expr& e, const Expr& from, const Expr& to);
 

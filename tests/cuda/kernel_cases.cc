@@ -9,7 +9,8 @@
 // after the other.
 //
 // `tile ROWS COLUMNS DEPTH STAGES WARP_ROWS WARP_COLUMNS SLICES SPLITS` in front of the values is the tile that the rule
-// for tensor cores takes.
+// for tensor cores takes, or where the function is attention, `tile ROW_WARPS KEY_WARPS WARP_ROWS KEYS STAGES KEEP_QUERIES
+// PACKED SPLITS` that of its rule.
 //
 // In FILE each function follows a line `// case dims N=5,C=3; N=1,C=1 values KIND` (dims: one run each; may be empty).
 // Values: special (the type's extremes among them), small (0 to 15), unit (floats from -1 to 1), index K (0 to K-1).
@@ -22,6 +23,7 @@
 #include "backends/cuda/cuda_c.h"
 #include "backends/cuda/kernel.h"
 #include "backends/cuda/nvcc.h"
+#include "backends/cuda/rules/attention.h"
 #include "backends/cuda/rules/tensor_cores.h"
 #include "loop/expand_math.h"
 #include "loop/flatten.h"
@@ -126,6 +128,8 @@ loop::Function scheduled(const loop::Function& f, sym::Context& c, const Case& k
     const cuda::RuleResult r = cuda::schedule(f, c, nullptr);
     return k.variant < r.variants.size() ? r.variants[k.variant].function : r.function;
   }
+  const cuda::AttentionShape shape{t.at(0), t.at(1), t.at(2), t.at(3), static_cast<int>(t.at(4)), t.at(5) != 0};
+  if (const cuda::RuleResult r = cuda::attention_with(f, c, {{shape, t.at(6) != 0, c.constant(t.at(7)), {}}}); r.outcome.applied) return r.function;
   cuda::TensorCoreOptions o;
   o.tile = cuda::TileShape{t.at(0), t.at(1), t.at(2), static_cast<int>(t.at(3)), t.at(4), t.at(5), t.at(6)};
   o.splits = t.at(7);

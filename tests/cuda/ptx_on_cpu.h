@@ -5,6 +5,11 @@
 inline float min_of(float a, float b) { return a != a ? a : b != b || b < a ? b : a; }
 inline float max_of(float a, float b) { return a != a ? a : b != b || b > a ? b : a; }
 
+inline float exp2_fast(float x) {
+  const float r = static_cast<float>(std::exp2(static_cast<double>(x)));
+  return r < std::numeric_limits<float>::min() ? 0.0f : r;
+}
+
 inline float to_f32(f16 x) {
   const int exponent = x.bits >> 10 & 31, mantissa = x.bits & 1023;
   float v;

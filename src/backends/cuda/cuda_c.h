@@ -15,8 +15,9 @@
 //                   whole warps: to[m] = op over the threads of from[thread, m], element i with element i + d for
 //                   d = 16, 8, 4, 2, 1 among the 32 of a warp, then the same among the warps' results. `to` is
 //                   overwritten and may be read behind the next barrier, which has to stand before the tile runs again
-//                   Where `to` is a reg buffer with thread_dims, every thread gets the result of its own warp instead,
-//                   and no barrier is needed: to[thread, m] = op over the 32 threads of its warp of from[thread, m]
+//                   Where `to` is a reg buffer with thread_dims, every thread gets the result of its own group of
+//                   `count` neighbours (a power of two; 32, its warp, where nothing is said), and no barrier is needed:
+//                   to[thread, m] = op over the threads of its group of from[thread, m], by the same halves
 //   tile(copy, to, from) with a token, inside thread loops: cp.async of 4, 8 or 16 bytes from global to shared memory,
 //                   zeros where its guard is false; sync(commit) closes a group, sync(wait, count) waits until at most
 //                   `count` of the thread's groups are open. Other threads see the data behind a barrier after the wait

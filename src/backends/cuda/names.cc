@@ -27,7 +27,7 @@ constexpr std::string_view kTaken[] = {
     "f16", "bf16", "wrap_add", "wrap_sub", "wrap_mul", "wrap_neg", "wrap_abs", "shift_left", "shift_right", "safe_div",
     "safe_rem", "min_of", "max_of", "to_int", "to_u64", "to_f16", "to_bf16", "to_f32", "bits_as", "load_i4", "load_u4", "to_i4", "to_u4",
     "store_4bit", "load_vector", "store_vector", "floor_div", "floor_mod", "mma", "load_matrix", "load_matrix_transposed", "load_matrices", "load_matrices_transposed", "copy_async", "copy_async_commit", "copy_async_wait",
-    "report", "warp_sum", "warp_max", "block_sum", "block_max"};
+    "report", "exp2_fast", "warp_sum", "warp_max", "block_sum", "block_max"};
 
 bool is_taken(std::string_view s) {
   return std::find(std::begin(kTaken), std::end(kTaken), s) != std::end(kTaken) || s.starts_with("tp_") ||

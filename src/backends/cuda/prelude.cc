@@ -145,6 +145,11 @@ __device__ __forceinline__ float max_of(float a, float b) {
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
   return r;
 }
+__device__ __forceinline__ float exp2_fast(float x) {  // 2 ulp; below the normal numbers: 0
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
 __device__ __forceinline__ float to_f32(f16 x) {
   float r;
   asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x.bits));
@@ -282,14 +287,14 @@ template <class T> __device__ __forceinline__ T tp_from_lane(T v, int distance) 
   if constexpr (sizeof(T) < 4) return (T)__shfl_xor_sync(0xffffffffu, (int)v, distance);
   else return __shfl_xor_sync(0xffffffffu, v, distance);
 }
-template <class T> __device__ __forceinline__ T warp_sum(T v) {
+template <int lanes = 32, class T> __device__ __forceinline__ T warp_sum(T v) {  // of groups of `lanes` threads
 #pragma unroll
-  for (int d = 16; d > 0; d /= 2) v = tp_add(v, tp_from_lane(v, d));
+  for (int d = lanes / 2; d > 0; d /= 2) v = tp_add(v, tp_from_lane(v, d));
   return v;
 }
-template <class T> __device__ __forceinline__ T warp_max(T v) {
+template <int lanes = 32, class T> __device__ __forceinline__ T warp_max(T v) {
 #pragma unroll
-  for (int d = 16; d > 0; d /= 2) v = max_of(v, tp_from_lane(v, d));
+  for (int d = lanes / 2; d > 0; d /= 2) v = max_of(v, tp_from_lane(v, d));
   return v;
 }
 // The result is right in the first warp. `warps` has one element a warp.

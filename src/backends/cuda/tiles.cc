@@ -65,7 +65,8 @@ void KernelPrinter::print_block_reduction(const loop::StmtNode& s) {
         }
         return index;
       };
-      line(element(to.buffer, registers_of(to)) + " = " + (s.tile == loop::TileOp::reduce_sum ? "warp_sum(" : "warp_max(") +
+      const std::string group = s.count > 0 ? "<" + std::to_string(s.count) + ">(" : "(";
+      line(element(to.buffer, registers_of(to)) + " = " + (s.tile == loop::TileOp::reduce_sum ? "warp_sum" : "warp_max") + group +
            element(from.buffer, registers_of(from)) + ");");
       continue;
     }

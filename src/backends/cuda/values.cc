@@ -112,7 +112,7 @@ void KernelPrinter::count(const loop::Expr& e) {
 
 std::string KernelPrinter::local_name(const loop::ExprNode& e) const {
   if (e.op == Op::load) return e.buffer->name + "_value";
-  if (loop::is_math(e.op) || e.op == Op::sqrt || e.op == Op::min || e.op == Op::max || e.op == Op::abs)
+  if (loop::is_math(e.op) || e.op == Op::sqrt || e.op == Op::exp2_fast || e.op == Op::min || e.op == Op::max || e.op == Op::abs)
     return std::string(loop::name(e.op)) + "_value";
   return e.dtype == DType::b1 ? "is" : "t";
 }
@@ -198,6 +198,7 @@ Text KernelPrinter::operation(const loop::ExprNode& e) {
     case Op::ceil: return math("ceil");
     case Op::trunc: return math("trunc");
     case Op::rint: return math("rint");
+    case Op::exp2_fast: return function("exp2_fast");
     case Op::fma: return call(f32 ? "fmaf" : "fma", {a, b, expr(e.args[2])});
     case Op::lt: return infix(a, " < ", b, kOrder);
     case Op::le: return infix(a, " <= ", b, kOrder);

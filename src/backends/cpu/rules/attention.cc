@@ -12,11 +12,12 @@
 // are made of chains of about kChain products, whatever the sizes; the order of a sum depends on shapes only.
 #include <algorithm>
 
-#include "backends/cpu/rules/attention_form.h"
-#include "backends/cpu/rules/operands.h"
 #include "backends/cpu/rules/rules.h"
+#include "rules/attention_form.h"
 
 namespace tripod::cpu {
+
+using namespace rules;
 
 using loop::Op;
 using loop::Scope;

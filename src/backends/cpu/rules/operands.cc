@@ -8,17 +8,6 @@ using loop::Iter;
 using loop::Op;
 using loop::Scope;
 
-Expr only_load(const Expr& e) {
-  Expr found;
-  bool several = false;
-  loop::visit(e, [&](const Expr& x) {
-    if (x->op != Op::load || x->indices.empty()) return;
-    several = several || (found && !(found == x));
-    found = x;
-  });
-  return several ? Expr() : found;
-}
-
 bool is_guarded(const Expr& load) { return load->guard && !sym::proved(load->guard); }
 
 static bool only_conjunction_of(Index e, const std::vector<Index>& parts) {

@@ -10,9 +10,6 @@ namespace tripod::cpu {
 
 using namespace rules;
 
-// The load in an operand, where it is the only one.
-Expr only_load(const Expr& e);
-
 // May the guard of a load be false?
 bool is_guarded(const Expr& load);
 

@@ -6,6 +6,8 @@ using loop::LoopKind;
 
 const std::vector<RuleRow>& rule_table() {
   static const std::vector<RuleRow> kTable = {
+      {"attention", attention},
+      {"attention_parts", attention_parts},
       {"tensor_cores", tensor_cores},
       {"contraction", contraction},
       {"windows", windows},

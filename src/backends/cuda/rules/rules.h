@@ -47,6 +47,8 @@ struct RuleRow {
 };
 const std::vector<RuleRow>& rule_table();
 
+RuleResult attention(const loop::Function& f, sym::Context& c);
+RuleResult attention_parts(const loop::Function& f, sym::Context& c, const ScheduleOptions& o);
 RuleResult tensor_cores(const loop::Function& f, sym::Context& c, const ScheduleOptions& o);
 RuleResult contraction(const loop::Function& f, sym::Context& c);
 RuleResult windows(const loop::Function& f, sym::Context& c);

@@ -63,7 +63,8 @@ struct TensorOperand {
   bool asynchronous = false;         // by cp.async; else through registers, computed on the way
 };
 
-// The contraction with its reduction in the order of memory, and its index arithmetic.
+// The contraction with its reduction in the order of memory, and its index arithmetic. An operand a that is null is made
+// in registers.
 class TensorProblem {
  public:
   TensorProblem(sym::Context& c, rules::Contraction k, DType operands);

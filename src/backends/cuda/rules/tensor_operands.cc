@@ -28,12 +28,14 @@ bool is_zero(const Expr& e) { return e->op == Op::constant && e->bits == 0; }
 }  // namespace
 
 TensorProblem::TensorProblem(sym::Context& c, rules::Contraction k, DType operands) : c_(c), k_(std::move(k)), dtype_(operands) {
-  k_.a = without_cast(k_.a, operands), k_.b = without_cast(k_.b, operands);
+  if (k_.a) k_.a = without_cast(k_.a, operands);
+  k_.b = without_cast(k_.b, operands);
   order_reduction();
   row_extents_ = extents(k_.rows), batch_extents_ = extents(k_.batch), reduce_extents_ = extents(k_.reduce);
   rows = sym::product(c, row_extents_), batches = sym::product(c, batch_extents_), depth = sym::product(c, reduce_extents_);
   columns = k_.column.extent;
-  a = operand(true, k_.a), b = operand(false, k_.b);
+  if (k_.a) a = operand(true, k_.a);
+  b = operand(false, k_.b);
 }
 
 bool TensorProblem::unit_stride(const Expr& value, Index var) const {
@@ -50,7 +52,7 @@ bool TensorProblem::unit_stride(const Expr& value, Index var) const {
 void TensorProblem::order_reduction() {
   for (const Expr& e : {k_.a, k_.b})
     for (size_t d = 0; d < k_.reduce.size(); ++d)
-      if (unit_stride(e, k_.reduce[d].var)) {
+      if (e && unit_stride(e, k_.reduce[d].var)) {
         std::rotate(k_.reduce.begin() + static_cast<std::ptrdiff_t>(d), k_.reduce.begin() + static_cast<std::ptrdiff_t>(d) + 1, k_.reduce.end());
         return;
       }

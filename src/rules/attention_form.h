@@ -9,9 +9,7 @@
 
 #include "rules/inline.h"
 
-namespace tripod::cpu {
-
-using namespace rules;
+namespace tripod::rules {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -21,14 +19,15 @@ struct AttentionForm {
   Index b, h, query, key, d;              // variables of q, k and logit
   Index batch, heads, queries, keys, depth, columns;  // extents; depth and columns are constants
   Expr q, k;                              // at [b, h, query, d] and [b, h, key, d]; k has one load: [.., .., key, d]
-  Expr v;                                 // one load: [.., .., key, column], indexed by b and h as k's
+  Expr v;                                 // one load: [.., .., key, column], indexed by b and h as k's, with variables key and column of its own
   std::function<Expr(const Expr& score, const sym::Map&)> logit;  // with the variables replaced
   // Where it is false the key is hidden; it stays so with a later key or an earlier query. Empty: every key may be seen.
   Index visible;
+  std::optional<double> scale;            // the logit of a key that `visible` shows is score * scale, a positive number
   Buffer result;
 };
 
 // f after everything elementwise has been inlined. `why` says what does not fit.
 std::optional<AttentionForm> match_attention(const loop::Function& f, std::string* why);
 
-}  // namespace tripod::cpu
+}  // namespace tripod::rules

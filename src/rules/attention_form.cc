@@ -1,10 +1,8 @@
-#include "backends/cpu/rules/attention_form.h"
+#include "rules/attention_form.h"
 
 #include <algorithm>
 
-#include "backends/cpu/rules/operands.h"
-
-namespace tripod::cpu {
+namespace tripod::rules {
 
 using loop::Iter;
 using loop::Op;
@@ -24,8 +22,15 @@ struct Part {
   }
 };
 
-// Compared by text: expressions are not interned, and what is built here says exactly what must stand there.
-bool same(const Expr& a, const Expr& b) { return loop::text(a) == loop::text(b); }
+// Expressions are not interned: compared node by node. What is built here says exactly what must stand there.
+bool same(const Expr& a, const Expr& b) {
+  if (a == b) return true;
+  if (!a || !b || a->op != b->op || a->dtype != b->dtype || a->bits != b->bits || !(a->buffer == b->buffer)) return false;
+  if (!(a->value == b->value) || !(a->guard == b->guard) || a->indices != b->indices || a->args.size() != b->args.size()) return false;
+  for (size_t i = 0; i < a->args.size(); ++i)
+    if (!same(a->args[i], b->args[i])) return false;
+  return same(a->other, b->other);
+}
 
 Expr number(double v) { return loop::constant(DType::f32, v); }
 
@@ -114,7 +119,19 @@ class Matcher {
     if (!own) return refuse("a logit depends on another score");
     form_.logit = [l, score](const Expr& value, const sym::Map& m) { return Logit(score, value, m).apply(l); };
     if (l->op == Op::select && l->args[0]->op == Op::index && same(l->args[2], number(-kInfinity))) form_.visible = monotonous(l->args[0]->value);
+    form_.scale = factor_of(form_.visible ? l->args[1] : l, loop::load(score, at));
     return true;
+  }
+
+  // e == score * a positive number.
+  static std::optional<double> factor_of(const Expr& e, const Expr& score) {
+    if (same(e, score)) return 1;
+    if (e->op != Op::mul) return std::nullopt;
+    for (int i : {0, 1}) {
+      const Expr& other = e->args[1 - i];
+      if (same(e->args[i], score) && other->op == Op::constant && loop::constant_value(other) > 0) return loop::constant_value(other);
+    }
+    return std::nullopt;
   }
 
   // The condition where a later key or an earlier query makes it no truer.
@@ -181,4 +198,4 @@ class Matcher {
 
 std::optional<AttentionForm> match_attention(const loop::Function& f, std::string* why) { return Matcher(f, why).run(); }
 
-}  // namespace tripod::cpu
+}  // namespace tripod::rules
