@@ -33,8 +33,35 @@ Part part(std::vector<Stmt> blocks) {
   return p;
 }
 
+struct Renamed : loop::Rewriter {
+  Renamed(Buffer from, Buffer to) : from(std::move(from)), to(std::move(to)) {}
+  Buffer rewrite_buffer(const Buffer& b) override { return b == from ? to : b; }
+  Buffer from, to;
+};
+
+// What leaves a part and is read in it, too, is a buffer inside that is copied out in the end: rules keep it in registers.
+Part with_copies(sym::Context& c, Part p, const Buffers& leaving) {
+  for (const Buffer& b : Buffers(p.written)) {
+    if (!has(leaving, b) || !has(p.read, b)) continue;
+    const Buffer inside = loop::make_buffer(b->name + "_inside", b->dtype, b->shape);
+    Renamed rename(b, inside);
+    std::vector<loop::Iter> iters;
+    Indices at;
+    for (const Index& extent : b->shape) {
+      iters.push_back({loop_var(c, "i", extent), extent, false, {}});
+      at.push_back(iters.back().var);
+    }
+    std::vector<Stmt> blocks;
+    for (const Stmt& s : p.blocks) blocks.push_back(rename.apply(s));
+    blocks.push_back(loop::block(b->name + "_out", iters, loop::store(b, at, loop::load(inside, at))));
+    p = part(blocks);
+  }
+  return p;
+}
+
 // A part as a function of its own: what other parts read leaves it, the rest of what it writes stays inside.
-loop::Function function(const loop::Function& f, const Part& p, const Buffers& leaving) {
+loop::Function function(sym::Context& c, const loop::Function& f, const Part& whole, const Buffers& leaving) {
+  const Part p = with_copies(c, whole, leaving);
   loop::Function r = f;
   r.params.clear(), r.num_outputs = 0;
   for (const Buffer& b : p.read)
@@ -67,7 +94,7 @@ RuleResult attention_parts(const loop::Function& f, sym::Context& c, const Sched
         if (&p != &other && has(other.read, b)) add(between, b);
   std::vector<Stmt> kernels;
   for (const Part& p : parts) {
-    Stmt body = schedule(function(inlined, p, between), c, nullptr, o).function.body;
+    Stmt body = schedule(function(c, inlined, p, between), c, nullptr, o).function.body;
     for (; body->kind == StmtKind::alloc && body->buffer->scope == loop::Scope::global; body = body->body[0]) workspace.push_back(body->buffer);
     kernels.push_back(body);
   }

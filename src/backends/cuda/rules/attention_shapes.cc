@@ -45,9 +45,8 @@ std::vector<AttentionVariant> choose_attention(const rules::AttentionForm& f, sy
   const auto variant = [&](bool packed, std::optional<int64_t> rows, Index when) {
     const Index batches = f.batch * (packed ? sym::floordiv(f.heads, group) : f.heads);
     AttentionVariant v{shape_of(f, batches.constant(), rows), packed, c.constant(1), when};
-    if (v.shape.key_warps > 1) {  // each split two steps or more
-      const Index row_blocks = rows ? c.constant((*rows + v.shape.rows() - 1) / v.shape.rows()) : c.constant(1);
-      const Index wanted = sym::ceildiv(c.constant(kMultiprocessors * kResident), sym::max(batches * row_blocks, 1));
+    if (v.shape.row_warps == 1) {  // few rows: each split two steps or more
+      const Index wanted = sym::ceildiv(c.constant(kMultiprocessors * kResident), sym::max(batches, 1));
       v.splits = sym::max(sym::min(wanted, sym::floordiv(sym::ceildiv(f.keys, v.shape.keys), 2)), 1);
     }
     return v;
