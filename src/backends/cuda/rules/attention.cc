@@ -34,6 +34,7 @@ Iter iterator(Index var, Index extent) { return {var, extent, false, {}}; }
 std::optional<int64_t> heads_of_a_group(const AttentionForm& f) {
   const Index at = rules::only_load(f.k)->indices[1];
   if (at == f.h) return 1;
+  if (at.is_const(0)) return f.heads.constant();
   if (at->op == sym::Op::floordiv && at.arg(0) == f.h && at.arg(1).is_const() && sym::proved(sym::eq(sym::mod(f.heads, at.arg(1)), at.context().constant(0))))
     return at.arg(1).value();
   return std::nullopt;
