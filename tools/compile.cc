@@ -91,6 +91,7 @@ void add_compile_options(CLI::App& c, Options& o) {
   c.add_option("--target", o.target, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
   c.add_option("--arch", o.archs, "of target cuda: sm_80, sm_86, sm_89, sm_90a (cubins), compute_80 (PTX for whatever is later); default sm_90a,compute_80")->delimiter(',');
   c.add_option("--precision", o.precision, "f32; f16 or bf16: values between kernels and weights; tf32: products, of target cuda")->check(CLI::IsMember({"f32", "tf32", "f16", "bf16"}));
+  c.add_flag("--exact-math", o.exact_math, "functions within 2 ulp of f32 also where results are stored in 16 bits");
   c.add_flag("--debug-kernels", o.debug_kernels, "of target cuda: line information for debuggers, and indices into memory are checked");
   c.add_option("--nvcc", o.nvcc, "path of nvcc, for target cuda");
   c.add_option("--cache", o.cache_folder, "folder that keeps compiled CUDA C between compiles");

@@ -14,6 +14,7 @@
 #include "graph_opt/simplify.h"
 #include "loop/expand_math.h"
 #include "loop/flatten.h"
+#include "loop/light_math.h"
 #include "loop/ir.h"
 
 namespace tripod::tools {
@@ -63,10 +64,12 @@ void opt_loop(const OptOptions& o) {
     fail_for_tests(pass);
     if (pass == "flatten")
       f = loop::flatten(f);
+    else if (pass == "light_math")
+      f = loop::light_math(f);
     else if (pass == "expand_math")
       f = loop::expand_math(f);
     else
-      unknown(pass, "flatten, expand_math");
+      unknown(pass, "light_math, flatten, expand_math");
   }
   std::printf("%s", loop::text(f).c_str());
 }

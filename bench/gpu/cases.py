@@ -102,6 +102,8 @@ def nodes(row: Row) -> list[tuple[Any, ...]]:
     op = row["op"]
     table: dict[str, list[tuple[Any, ...]]] = {
         "gelu": [("Gelu", "x0", "y", {})],
+        "gelu_tanh": [("Gelu", "x0", "y", {"approximate": "tanh"})],
+        "tanh": [("Tanh", "x0", "y", {})],
         "silu": [("Sigmoid", "x0", "s", {}), ("Mul", "x0 s", "y", {})],
         "add": [("Add", "x0 x1", "y", {})],
         "bias_relu": [("Add", "x0 x1", "s", {}), ("Relu", "s", "y", {})],
@@ -161,6 +163,8 @@ def torch_function(row: Row) -> Callable[..., Any]:
     op = row["op"]
     table: dict[str, Callable[..., Any]] = {
         "gelu": F.gelu,
+        "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+        "tanh": torch.tanh,
         "silu": F.silu,
         "add": torch.add,
         "bias_relu": lambda x, b: F.relu(x + b),

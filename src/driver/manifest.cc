@@ -77,6 +77,7 @@ std::string make_manifest(const Options& o, const graph::Module& m, const host::
   j["target"] = o.target;
   j["cpu"] = o.cpu;
   if (o.target == "cuda") j["arch"] = o.archs;
+  if (o.exact_math) j["exact_math"] = true;
   if (o.debug_kernels) j["debug_kernels"] = true;
   if (o.precision != "f32") j["precision"] = o.precision;
   if (!o.aliases.empty()) j["aliases"] = o.aliases;

@@ -16,6 +16,7 @@ struct Options {
   std::string cpu = "v3,v4";               // v3 | v4 | native, or several: variants in one file
   std::vector<std::string> archs = {"sm_90a", "compute_80"};  // --arch, of target cuda
   std::string precision = "f32";           // f32 | tf32 | f16 | bf16: what contractions multiply and memory holds
+  bool exact_math = false;                 // no light forms of functions where results are stored in 16 bits (loop/light_math.h)
   bool debug_kernels = false;              // of target cuda: line information, and every access to memory is checked
   std::string nvcc;                        // its path; empty: on PATH or in /usr/local/cuda/bin
   std::string cache_folder;                // of compiled CUDA C; empty: none

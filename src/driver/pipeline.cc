@@ -25,6 +25,7 @@
 #include "host/emit.h"
 #include "host/plan.h"
 #include "loop/cost.h"
+#include "loop/light_math.h"
 #include "lower/lower.h"
 #include "onnx/import.h"
 #include "runtime/abi.h"
@@ -258,6 +259,10 @@ CompileReport compile(const Options& o, const CompileHooks& hooks) {
   after("layout", *m);
 
   std::vector<KernelEntry> kernels = s.run("lower", [&] { return lower_all(*m, groups, sites); });
+  s.run("light_math", [&] {
+    for (KernelEntry& e : kernels)
+      if (!o.exact_math) e.lowered.function = loop::light_math(e.lowered.function);
+  });
   view.kernels = &kernels;
   reached("lower");
   const Refusals refusals = s.run("schedule", [&] { return schedule_all(s, kernels, *backend); });

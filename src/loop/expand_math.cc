@@ -30,6 +30,13 @@ Expr expand(Op op, const std::vector<Expr>& a) {
     case Op::sigmoid: return math::sigmoid(f, a[0]);
     case Op::log1p: return math::log1p(f, a[0]);
     case Op::pow: return math::pow(f, a[0], a[1]);
+    case Op::gelu: return math::gelu(f, a[0]);
+    case Op::gelu_tanh: return math::gelu_tanh(f, a[0]);
+    case Op::exp_light: return math::exp_light(a[0]);
+    case Op::sigmoid_light: return math::sigmoid_light(a[0]);
+    case Op::tanh_light: return math::tanh_light(a[0]);
+    case Op::gelu_light: return math::gelu_light(a[0]);
+    case Op::gelu_tanh_light: return math::gelu_tanh_light(a[0]);
     default: break;
   }
   internal_error(__FILE__, __LINE__, "no expansion of " + std::string(name(op)));

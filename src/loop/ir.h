@@ -85,7 +85,8 @@ Index storage_size(sym::Context& c, const Buffer& b);
 
 // --- value expressions --------------------------------------------------------------------------------------------
 // name in text, operands. Math operations (from exp on) are removed by loop/expand_math.cc before interpretation and
-// code generation; they have one definition for every back end and instruction set.
+// code generation; they have one definition for every back end and instruction set. The light ones are those of
+// loop/light_math.h, with less accuracy.
 // clang-format off
 #define TRIPOD_LOOP_OPS(OP)                                                                                       \
   OP(constant, "const", 0) OP(load, "load", 0) OP(index, "index", 0)                                              \
@@ -99,7 +100,10 @@ Index storage_size(sym::Context& c, const Buffer& b);
   OP(exp, "exp", 1) OP(log, "log", 1) OP(sin, "sin", 1) OP(cos, "cos", 1) OP(tan, "tan", 1)                       \
   OP(asin, "asin", 1) OP(acos, "acos", 1) OP(atan, "atan", 1) OP(sinh, "sinh", 1) OP(cosh, "cosh", 1)             \
   OP(tanh, "tanh", 1) OP(asinh, "asinh", 1) OP(acosh, "acosh", 1) OP(atanh, "atanh", 1) OP(erf, "erf", 1)         \
-  OP(sigmoid, "sigmoid", 1) OP(log1p, "log1p", 1) OP(pow, "pow", 2)
+  OP(sigmoid, "sigmoid", 1) OP(log1p, "log1p", 1) OP(pow, "pow", 2)                                               \
+  OP(gelu, "gelu", 1) OP(gelu_tanh, "gelu_tanh", 1)                                                               \
+  OP(exp_light, "exp_light", 1) OP(sigmoid_light, "sigmoid_light", 1) OP(tanh_light, "tanh_light", 1)             \
+  OP(gelu_light, "gelu_light", 1) OP(gelu_tanh_light, "gelu_tanh_light", 1)
 // clang-format on
 enum class Op : uint8_t {
 #define OP(kind, ...) kind,

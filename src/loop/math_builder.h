@@ -99,5 +99,14 @@ Expr tan(const Real& f, const Expr& x);
 Expr asin(const Real& f, const Expr& x);
 Expr acos(const Real& f, const Expr& x);
 Expr atan(const Real& f, const Expr& x);
+Expr gelu(const Real& f, const Expr& x);
+Expr gelu_tanh(const Real& f, const Expr& x);
+
+// Of f32 only.
+Expr exp_light(const Expr& x);
+Expr sigmoid_light(const Expr& x);
+Expr tanh_light(const Expr& x);
+Expr gelu_light(const Expr& x);
+Expr gelu_tanh_light(const Expr& x);
 
 }  // namespace tripod::loop::math

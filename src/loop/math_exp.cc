@@ -89,4 +89,13 @@ Expr erf(const Real& f, const Expr& x) {
   return select(lt(a, f.num(f.pick(0.921875, 1))), small, f.copysign(f.num(1) - erfc, x));
 }
 
+Expr gelu(const Real& f, const Expr& x) {
+  return f.num(0.5) * x * (f.num(1) + erf(f, x * f.num(0.70710678118654752440)));
+}
+
+Expr gelu_tanh(const Real& f, const Expr& x) {
+  const Expr inner = f.num(0.79788456080286535588) * (x + f.num(0.044715) * (x * x * x));
+  return f.num(0.5) * x * (f.num(1) + tanh(f, inner));
+}
+
 }  // namespace tripod::loop::math

@@ -140,17 +140,7 @@ const std::unordered_map<OpKind, Formula>& table() {
          const double alpha = scalars(n).a;
          return a[0] * sigmoid(alpha == 1 ? a[0] : a[0] * like(a[0], alpha));
        }},
-      {OpKind::gelu, FORMULA {
-         UNUSED;
-         const Expr half = like(a[0], 0.5);
-         return half * a[0] * (like(a[0], 1) + make(Op::erf, {a[0] * like(a[0], 0.70710678118654752440)}));
-       }},
-      {OpKind::gelu_tanh, FORMULA {
-         UNUSED;
-         const Expr cube = a[0] * a[0] * a[0];
-         const Expr inner = like(a[0], 0.79788456080286535588) * (a[0] + like(a[0], 0.044715) * cube);
-         return like(a[0], 0.5) * a[0] * (like(a[0], 1) + make(Op::tanh, {inner}));
-       }},
+      {OpKind::gelu, UNARY(gelu)}, {OpKind::gelu_tanh, UNARY(gelu_tanh)},
       {OpKind::mish, FORMULA { UNUSED; return a[0] * make(Op::tanh, {softplus(a[0])}); }},
       {OpKind::softplus, FORMULA { UNUSED; return softplus(a[0]); }},
       {OpKind::softsign, FORMULA { UNUSED; return a[0] / (like(a[0], 1) + make(Op::abs, {a[0]})); }},

@@ -161,7 +161,8 @@ class Matcher {
     m[max.reduce[0].var] = at[3];
     const Expr most = element(max, {at[0], at[1], at[2]});
     const Expr shift = loop::select(loop::eq(most, number(-kInfinity)), number(0), most);
-    const Expr want = loop::make(Op::exp, {loop::substitute(max.store->value->args[1], m) - shift});
+    if (e.store->value->op == Op::exp_light) form_.exponential = Op::exp_light;
+    const Expr want = loop::make(form_.exponential, {loop::substitute(max.store->value->args[1], m) - shift});
     if (!same(e.store->value, want)) return refuse("no exponentials of logits less their maxima");
     Indices row = sum.vars();
     row.push_back(sum.reduce[0].var);

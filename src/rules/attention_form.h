@@ -25,6 +25,7 @@ struct AttentionForm {
   Index visible;
   std::optional<double> scale;            // the logit of a key that `visible` shows is score * scale, a positive number
   Buffer result;
+  loop::Op exponential = loop::Op::exp;   // or its light form
 };
 
 // f after everything elementwise has been inlined. `why` says what does not fit.

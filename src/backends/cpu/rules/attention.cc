@@ -68,7 +68,7 @@ class Flash {
     return loop::seq(all);
   }
   static Expr number(double v) { return loop::constant(DType::f32, v); }
-  static Expr exponential(const Expr& e) { return loop::make(Op::exp, {e}); }
+  Expr exponential(const Expr& e) const { return loop::make(a_.exponential, {e}); }
   static Expr is_hidden(const Expr& e) { return loop::eq(e, number(-kInfinity)); }
 
   // --- pack ---------------------------------------------------------------------------------------------------------
