@@ -30,27 +30,39 @@ class CpuBackend final : public Backend {
   cpu::KernelCompiler compiler_;
 };
 
-// What --arch takes. PTX runs on the named architecture and later ones, a cubin on its own (sm_80's also on sm_86, sm_89).
+// What --arch takes. PTX runs on the named architecture and later ones, a cubin on its own (sm_80's also on sm_86, sm_89),
+// so that both have the shared memory of the least of these.
 struct ArchRow {
   const char* name;
   cuda::Arch arch;
+  int64_t shared_bytes;  // that a block of threads may have
 };
-constexpr ArchRow kArchs[] = {{"sm_80", {80, false}},  {"sm_86", {86, false}},     {"sm_89", {89, false}},
-                              {"sm_90a", {90, false}}, {"compute_80", {80, true}}};
+constexpr int64_t kLeastShared = 99 << 10, kSharedOfSm90 = 227 << 10;
+constexpr ArchRow kArchs[] = {{"sm_80", {80, false}, kLeastShared},
+                              {"sm_86", {86, false}, kLeastShared},
+                              {"sm_89", {89, false}, kLeastShared},
+                              {"sm_90a", {90, false}, kSharedOfSm90},
+                              {"compute_80", {80, true}, kLeastShared}};
 
-cuda::Arch parse_arch(const std::string& text) {
+const ArchRow& parse_arch(const std::string& text) {
   std::string known;
   for (const ArchRow& r : kArchs) {
-    if (text == r.name) return r.arch;
+    if (text == r.name) return r;
     known += (known.empty() ? "" : ", ") + std::string(r.name);
   }
   throw CompileError({}, "--arch " + text + ": no such architecture", "there are " + known);
 }
 
+cuda::ScheduleOptions schedule_options(const Options& o) {
+  cuda::ScheduleOptions s{.shared_bytes = kSharedOfSm90, .tf32 = o.precision == "tf32"};
+  for (const std::string& a : o.archs) s.shared_bytes = std::min(s.shared_bytes, parse_arch(a).shared_bytes);
+  return s;
+}
+
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const Options& o, sym::Context& c, Numbering& sites)
-      : o_(o), compiler_(c, {.tf32 = o.precision == "tf32"}, o.debug_kernels ? bounds_site(sites) : nullptr), c_(c) {}
+      : o_(o), compiler_(c, schedule_options(o), o.debug_kernels ? bounds_site(sites) : nullptr), c_(c) {}
 
   // Implicit GEMM reads 16 bytes along the channels of images and weights.
   graph_opt::LayoutPreferences layouts() const override { return {.weights_channels_last = true, .copy_operands_from = 8}; }
@@ -80,7 +92,7 @@ class CudaBackend final : public Backend {
     nvcc.nvcc = o_.nvcc;
     nvcc.cache_folder = o_.cache_folder;
     nvcc.line_info = o_.debug_kernels;
-    for (const std::string& a : o_.archs) nvcc.archs.push_back(parse_arch(a));
+    for (const std::string& a : o_.archs) nvcc.archs.push_back(parse_arch(a).arch);
     std::vector<std::string> texts;
     host::DevicePart part;
     for (const std::string& symbol : p.kernels) {

@@ -9,11 +9,12 @@
 namespace tripod::loop {
 namespace {
 
-void same(const std::string& source, const std::string& rule, const std::vector<std::map<std::string, int64_t>>& sizes) {
+void same(const std::string& source, const std::string& rule, const std::vector<std::map<std::string, int64_t>>& sizes,
+          const cuda::ScheduleOptions& options = {}) {
   sym::Context c;
   const Function f = parsed(c, source);
   std::vector<std::string> log;
-  const cuda::RuleResult result = cuda::schedule(f, c, &log);
+  const cuda::RuleResult result = cuda::schedule(f, c, &log, options);
   std::string why;
   for (const std::string& l : log) why += l + "\n";
   EXPECT_EQ(result.function.rule, rule) << why;
@@ -237,6 +238,74 @@ func @s[N](a: f32[N, #]) -> (c: f32[N, #], d: f32[N, #]) {
 })";
     for (size_t at = 0; (at = source.find('#')) != std::string::npos;) source.replace(at, 1, k);
     same(source, "rows", {{{"N", 1}}, {{"N", 9}}, {{"N", 0}}});
+  }
+}
+
+int64_t shared_elements(const Function& f) {
+  int64_t n = 0;
+  visit(f.body, [&](const Stmt& s) {
+    if (s->kind != StmtKind::alloc || s->buffer->scope != Scope::shared) return;
+    int64_t of = 1;
+    for (const Index& e : s->buffer->shape) of *= e.value();
+    n += of;
+  });
+  return n;
+}
+
+// Rows beyond what registers hold: the rest of a row in shared memory where that is enough, and then every input is read
+// once; what is made of an input that is not needed any more takes its place.
+TEST(CudaRules, LongRows) {
+  const std::string norm = R"(
+func @norm[N](A: f16[N, #], G: f16[#]) -> (C: f16[N, #]) {
+  alloc sum: f32[N] {
+    alloc wide: f32[N] {
+      block sum(n: N; reduce k: #) {
+        init { sum[n] = 0 }
+        sum[n] = sum[n] + f32(A[n, k])
+      }
+      block wide(n: N; reduce k: #) {
+        init { wide[n] = 0 }
+        wide[n] = wide[n] + abs(f32(A[n, k]) - sum[n])
+      }
+      block c(n: N, k: #) { C[n, k] = f16((f32(A[n, k]) - sum[n]) * f32(G[k]) + wide[n]) }
+    }
+  }
+})";
+  const std::string weights = R"(
+func @weights[N](A: f32[N, #]) -> (C: f32[N, #]) {
+  alloc most: f32[N] {
+    alloc e: f32[N, #] {
+      alloc sum: f32[N] {
+        block most(n: N; reduce k: #) {
+          init { most[n] = -1 }
+          most[n] = max(most[n], A[n, k])
+        }
+        block e(n: N, k: #) { e[n, k] = sqrt(most[n] - A[n, k]) }
+        block sum(n: N; reduce k: #) {
+          init { sum[n] = 0 }
+          sum[n] = sum[n] + e[n, k]
+        }
+        block c(n: N, k: #) { C[n, k] = e[n, k] * sum[n] }
+      }
+    }
+  }
+})";
+  struct Case {
+    const std::string& source;
+    const char* length;
+    int64_t shared;       // bytes that are allowed
+    int64_t elements;     // that slots in shared memory have
+  };
+  const Case cases[] = {{norm, "131072", 227 << 10, 65536}, {norm, "131072", 99 << 10, 0},   {norm, "66001", 99 << 10, 1024},
+                        {weights, "50257", 227 << 10, 18 * 1024}, {weights, "32768", 99 << 10, 0}, {weights, "33000", 99 << 10, 4096}};
+  for (const Case& k : cases) {
+    std::string source = k.source;
+    for (size_t at = 0; (at = source.find('#')) != std::string::npos;) source.replace(at, 1, k.length);
+    const cuda::ScheduleOptions options{.shared_bytes = k.shared};
+    same(source, "rows", {{{"N", 2}}}, options);
+    sym::Context c;
+    const Function f = cuda::schedule(parsed(c, source), c, nullptr, options).function;
+    EXPECT_EQ(shared_elements(f) / 1024 * 1024, k.elements) << k.length << " " << k.shared;
   }
 }
 

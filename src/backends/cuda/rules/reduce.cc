@@ -139,7 +139,7 @@ class Reduce {
     final.params.insert(final.params.end() - f_.num_outputs, partial_);
     final.body = loop::seq(final_blocks());
     for (size_t i = temporaries_.size(); i-- > 0;) final.body = loop::alloc(temporaries_[i], final.body);
-    RuleResult second = rows(final, c_);
+    RuleResult second = rows(final, c_, {});
     if (!second.outcome.applied) second = points(final, c_);
     loop::Function r = f_;
     Stmt body = second.function.body;

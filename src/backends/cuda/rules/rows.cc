@@ -1,9 +1,12 @@
 // Reductions over the innermost dims with what surrounds them (softmax, layer norm, row sums): a warp a row for short
 // rows, else a block of threads. Memory is read once: what several blocks read, and what they compute for each other,
-// stays in registers, as far as `slots` of a thread reach; beyond that it is read or computed again.
+// stays in slots: registers, and shared memory for the rest of a long row. Where a row is longer than both it is read,
+// and computed, again.
 //
-//   position i of a row   vectors of `wide` neighbours go to the threads in turn: i = ((q*threads + t)*wide + lane
-//   slot                  of position i in thread t's registers: q*wide + lane
+//   position i of a row   vectors of `wide` neighbours go to the threads in turn: i = (q*threads + t)*wide + lane
+//   slot                  of position i: register q*wide + lane of thread t, or from q == vectors on, element
+//                         (q - vectors, t*wide + lane) of shared memory, which no other thread touches
+//   in place              what is computed of a load that nobody needs any more takes its slot
 //   sums and maxima       one partial result a lane, then the lanes in order, then over the threads
 //   numbers of a row      computed by every thread for itself
 //   open row lengths      variants in one kernel: warp or block, aligned vectors or one by one
@@ -29,22 +32,25 @@ namespace {
 constexpr int64_t kWarp = 32, kThreads = 256, kMostThreads = 512;
 constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kWarpSlotBytes = 128, kSlotBytes = 256;  // of a thread's registers for what is read
+constexpr int64_t kLongThreads = 1024, kLongSlotBytes = 128;  // where shared memory helps: 64 registers a thread in all
+constexpr int64_t kReserve = 2048;                         // of shared memory, for reductions
 
 // How the positions of a row lie on threads.
 struct Shape {
   bool warp = false;        // a warp a row, else a block of threads
-  int64_t threads = kThreads, wide = 1, vectors = 1;  // of the block; neighbours together; vectors that have slots
+  int64_t threads = kThreads, wide = 1, vectors = 1;  // of the block; neighbours together; vectors in registers
+  int64_t beyond = 0;                                       // vectors in shared memory
   int64_t per_row() const { return warp ? kWarp : threads; }
   int64_t rows_each() const { return warp ? threads / kWarp : 1; }
-  int64_t reach() const { return per_row() * wide * vectors; }
+  int64_t reach() const { return per_row() * wide * (vectors + beyond); }
 };
 
 class Rows : rules::RowBlocks {
  public:
-  Rows(const loop::Function& f, sym::Context& c) : RowBlocks(f, c) {}
+  Rows(const loop::Function& f, sym::Context& c, int64_t shared_bytes) : RowBlocks(f, c), shared_bytes_(shared_bytes) {}
 
   RuleResult run() {
-    std::string why = match([](std::optional<Op> o) { return o && tile_op(*o) ? "" : "neither a sum nor a maximum"; });
+    std::string why = match(refuse_combiner);
     if (why.empty()) why = canonical();
     if (!why.empty()) return {loop::not_applicable(why), {}};
     find_cached();
@@ -55,12 +61,6 @@ class Rows : rules::RowBlocks {
   }
 
  private:
-  static std::optional<loop::TileOp> tile_op(Op combiner) {
-    if (combiner == Op::add) return loop::TileOp::reduce_sum;
-    if (combiner == Op::max) return loop::TileOp::reduce_max;
-    return std::nullopt;
-  }
-
   // --- the blocks over common iterators ---
 
   struct Part {
@@ -145,9 +145,20 @@ class Rows : rules::RowBlocks {
     for (const Part& p : parts_)
       if (!p.number && !p.reduce && !is_internal(p.to)) widest_ = std::max<int64_t>(widest_, info(p.to->dtype).bits / 8);
     for (const Expr& e : cached_) slot_bytes_ += info(e->buffer->dtype).bits / 8;
-    for (const Part& p : parts_)
-      if (kept(p)) slot_bytes_ += info(p.to->dtype).bits / 8;
+    for (size_t i = 0; i < parts_.size(); ++i)
+      if (kept(parts_[i]) && !find_place(i)) slot_bytes_ += info(parts_[i].to->dtype).bits / 8;
     if (slot_bytes_ == 0) slot_bytes_ = widest_;
+  }
+  // A cached load of the part's type that no later part needs, and no other part has taken.
+  bool find_place(size_t part) {
+    for (size_t k = 0; k < cached_.size(); ++k) {
+      bool free = cached_[k]->buffer->dtype == parts_[part].to->dtype;
+      for (const auto& [other, taken] : in_place_) free = free && taken != k;
+      for (size_t i = part + 1; i < parts_.size(); ++i)
+        loop::visit(parts_[i].value, [&](const Expr& e) { free = free && !(e->op == Op::load && same_load(e, cached_[k])); });
+      if (free) return in_place_[parts_[part].to.get()] = k, true;
+    }
+    return false;
   }
   bool kept(const Part& p) const { return is_internal(p.to) && !p.number && !p.reduce; }
 
@@ -173,7 +184,16 @@ class Rows : rules::RowBlocks {
     }
     s.threads = up_to_power((vectors + 3) / 4, 64, kMostThreads);
     s.vectors = std::min((vectors + s.threads - 1) / s.threads, most_vectors(s.wide));
-    return s;
+    return s.reach() < length ? long_shape(s, vectors) : s;
+  }
+  // Registers do not hold the row. With shared memory, if that is enough for the rest.
+  Shape long_shape(const Shape& otherwise, int64_t vectors) const {
+    Shape s = otherwise;
+    const int64_t vector_bytes = s.wide * slot_bytes_;
+    s.threads = kLongThreads;
+    s.vectors = kLongSlotBytes / vector_bytes;
+    s.beyond = (vectors + s.threads - 1) / s.threads - s.vectors;
+    return s.vectors > 0 && s.beyond * s.threads * vector_bytes + kReserve <= shared_bytes_ ? s : otherwise;
   }
   int64_t most_vectors(int64_t wide) const { return std::max<int64_t>(1, kSlotBytes / (wide * slot_bytes_)); }
 
@@ -203,25 +223,38 @@ class Rows : rules::RowBlocks {
 
   // Where a statement stands: thread t of the block, and perhaps a position of its row.
   struct Here {
-    Index thread, position, slot;  // slot: empty where no register has the position
+    Index thread, position, slot;  // slot: empty where the position has none; else its last index
+    Index row = {};                // of the slots in shared memory; empty: in registers
+  };
+  // What has a slot at every position.
+  struct Slots {
+    Buffer registers, beyond;
   };
   struct Local {
-    Buffer buffer;
+    Slots slots;                   // or only a number, in slots.registers
     bool shared = false;
   };
+  Slots make_slots(const std::string& name, DType t) {
+    Slots s{keep(per_thread(c_, name, t, shape_.threads, {c_.constant(shape_.vectors * shape_.wide)})), {}};
+    if (shape_.beyond > 0) s.beyond = keep(loop::make_buffer(name + "_beyond", t, {c_.constant(shape_.beyond), c_.constant(shape_.threads * shape_.wide)}, Scope::shared));
+    return s;
+  }
+  static Expr load_slot(const Slots& s, const Here& h) { return h.row ? loop::load(s.beyond, {h.row, h.slot}) : loop::load(s.registers, {h.thread, h.slot}); }
+  static Stmt store_slot(const Slots& s, const Here& h, const Expr& v) {
+    return h.row ? loop::store(s.beyond, {h.row, h.slot}, v) : loop::store(s.registers, {h.thread, h.slot}, v);
+  }
 
   Stmt rows_of(const Shape& s, Index block) {
     shape_ = s, block_ = block;
     caches_.clear(), locals_.clear(), allocs_.clear();
     std::vector<Stmt> all;
-    const Index slots = c_.constant(s.vectors * s.wide);
-    for (const Expr& e : cached_) caches_.push_back(keep(per_thread(c_, e->buffer->name + "_row", e->buffer->dtype, s.threads, {slots})));
+    for (const Expr& e : cached_) caches_.push_back(make_slots(e->buffer->name + "_row", e->buffer->dtype));
     if (!cached_.empty())
       all.push_back(each_position([&](const Here& h) -> Stmt {
         if (!h.slot) return nullptr;
         std::vector<Stmt> loads;
         for (size_t i = 0; i < cached_.size(); ++i)
-          loads.push_back(loop::store(caches_[i], {h.thread, h.slot}, loop::substitute(cached_[i], position_map(h))));
+          loads.push_back(store_slot(caches_[i], h, loop::substitute(cached_[i], position_map(h))));
         return loop::seq(loads);
       }));
     for (const Part& p : parts_) p.reduce ? reduction(p, all) : p.number ? number(p, all) : along(p, all);
@@ -253,21 +286,30 @@ class Rows : rules::RowBlocks {
 
   // Every position of the thread's row that is its own: those with slots, then the others. Null bodies vanish.
   Stmt positions(Index thread, const std::function<Stmt(const Here&)>& body) {
+    enum Where { registers, beyond, nowhere };
     const int64_t n = shape_.per_row(), wide = shape_.wide;
-    const auto vector_at = [&](Index q, bool has_slot) -> Stmt {
+    const auto vector_at = [&](Index q, Where place) -> Stmt {
       const Index first = (q * n + in_row(thread)) * wide;
-      Here probe{thread, first, has_slot ? q * wide : Index()};
-      if (!body(probe)) return nullptr;
+      const auto here = [&](Index lane) -> Here {
+        if (place == registers) return {thread, first + lane, q * wide + lane};
+        if (place == beyond) return {thread, first + lane, thread * wide + lane, q - shape_.vectors};
+        return {thread, first + lane, {}};
+      };
+      if (!body(here(c_.constant(0)))) return nullptr;
       return where(sym::lt(first, length_), [&] {
-        if (wide == 1) return body(probe);
-        return vector(c_, "lane", wide, [&](Index lane) { return body({thread, first + lane, has_slot ? q * wide + lane : Index()}); });
+        if (wide == 1) return body(here(c_.constant(0)));
+        return vector(c_, "lane", wide, [&](Index lane) { return body(here(lane)); });
       });
     };
+    const Index zero = c_.constant(0);
+    const int64_t slots = shape_.vectors + shape_.beyond;
     std::vector<Stmt> all;
-    if (vector_at(c_.constant(0), true)) all.push_back(unrolled(c_, "q", shape_.vectors, [&](Index q) { return vector_at(q, true); }));
+    if (vector_at(zero, registers)) all.push_back(unrolled(c_, "q", shape_.vectors, [&](Index q) { return vector_at(q, registers); }));
+    if (shape_.beyond > 0 && vector_at(zero + shape_.vectors, beyond))
+      all.push_back(unrolled(c_, "q", shape_.beyond, [&](Index q) { return vector_at(q + shape_.vectors, beyond); }));
     const Index rest = sym::max(sym::ceildiv(length_ - shape_.reach(), n * wide), 0);
-    if (!sym::proved(sym::le(length_, shape_.reach())) && vector_at(c_.constant(0), false))
-      all.push_back(serial(c_, "q", rest, [&](Index q) { return vector_at(q + shape_.vectors, false); }));
+    if (!sym::proved(sym::le(length_, shape_.reach())) && vector_at(zero, nowhere))
+      all.push_back(serial(c_, "q", rest, [&](Index q) { return vector_at(q + slots, nowhere); }));
     return loop::seq(all);
   }
   Stmt each_position(const std::function<Stmt(const Here&)>& body) {
@@ -282,12 +324,12 @@ class Rows : rules::RowBlocks {
       if (e->op != Op::load) return nullptr;
       if (here.slot)
         for (size_t i = 0; i < rows.cached_.size(); ++i)
-          if (!e->guard && same_load(e, rows.cached_[i])) return loop::load(rows.caches_[i], {here.thread, here.slot});
+          if (!e->guard && same_load(e, rows.cached_[i])) return load_slot(rows.caches_[i], here);
       if (const auto it = rows.locals_.find(e->buffer.get()); it != rows.locals_.end()) {
         const Local& l = it->second;
-        if (l.shared) return loop::load(l.buffer, {rows.c_.constant(0)});
-        if (rows.is_number(e->buffer)) return loop::load(l.buffer, {here.thread});
-        if (here.slot) return loop::load(l.buffer, {here.thread, here.slot});
+        if (l.shared) return loop::load(l.slots.registers, {rows.c_.constant(0)});
+        if (rows.is_number(e->buffer)) return loop::load(l.slots.registers, {here.thread});
+        if (here.slot) return load_slot(l.slots, here);
       }
       for (const Part& p : rows.parts_)
         if (rows.kept(p) && p.to == e->buffer) return apply(p.value);
@@ -307,11 +349,10 @@ class Rows : rules::RowBlocks {
 
   void along(const Part& p, std::vector<Stmt>& all) {
     if (kept(p)) {
-      const Buffer b = keep(per_thread(c_, p.to->name, p.to->dtype, shape_.threads, {c_.constant(shape_.vectors * shape_.wide)}));
-      all.push_back(each_position([&](const Here& h) -> Stmt {
-        return h.slot ? loop::store(b, {h.thread, h.slot}, bind(p.value, h)) : nullptr;
-      }));
-      locals_[p.to.get()] = {b, false};
+      const auto place = in_place_.find(p.to.get());
+      const Slots s = place != in_place_.end() ? caches_[place->second] : make_slots(p.to->name, p.to->dtype);
+      all.push_back(each_position([&](const Here& h) -> Stmt { return h.slot ? store_slot(s, h, bind(p.value, h)) : nullptr; }));
+      locals_[p.to.get()] = {s, false};
       return;
     }
     all.push_back(threads(c_, shape_.threads, [&](Index t) {
@@ -324,7 +365,7 @@ class Rows : rules::RowBlocks {
     if (is_internal(p.to)) {
       const Buffer b = keep(per_thread(c_, p.to->name, p.to->dtype, shape_.threads, {}));
       all.push_back(threads(c_, shape_.threads, [&](Index t) { return loop::store(b, {t}, bind(p.value, {t, {}, {}})); }));
-      locals_[p.to.get()] = {b, false};
+      locals_[p.to.get()] = {{b, {}}, false};
       return;
     }
     all.push_back(first_of_row(p, [&](const Here& h) { return bind(p.value, h); }));
@@ -361,36 +402,39 @@ class Rows : rules::RowBlocks {
     Local total;
     total.shared = !shape_.warp;
     if (shape_.warp) {
-      total.buffer = keep(per_thread(c_, p.to->name, t, shape_.threads, {}));
-      all.push_back(loop::tile(*tile_op(op), {{total.buffer, {zero}, {n}}, from}));
+      total.slots.registers = keep(per_thread(c_, p.to->name, t, shape_.threads, {}));
+      all.push_back(loop::tile(*row_tile(op), {{total.slots.registers, {zero}, {n}}, from}));
     } else {
-      total.buffer = keep(loop::make_buffer(p.to->name, t, {one}, Scope::shared));
-      all.push_back(loop::tile(*tile_op(op), {{total.buffer, {zero}, {one}}, from}));
+      total.slots.registers = keep(loop::make_buffer(p.to->name, t, {one}, Scope::shared));
+      all.push_back(loop::tile(*row_tile(op), {{total.slots.registers, {zero}, {one}}, from}));
       all.push_back(loop::sync(loop::SyncKind::barrier));
     }
     locals_[p.to.get()] = total;
     if (is_internal(p.to)) return;
-    all.push_back(first_of_row(p, [&](const Here& h) { return loop::load(total.buffer, {shape_.warp ? h.thread : zero}); }));
+    all.push_back(first_of_row(p, [&](const Here& h) { return loop::load(total.slots.registers, {shape_.warp ? h.thread : zero}); }));
     locals_.erase(p.to.get());
   }
 
   std::vector<Part> parts_;
   Indices row_vars_, inner_vars_, inner_;
   Index count_, length_;              // rows, positions of a row
-  std::vector<Expr> cached_;          // loads that registers keep
+  std::vector<Expr> cached_;          // loads that slots keep
+  std::unordered_map<const loop::BufferNode*, size_t> in_place_;  // internal buffers in the slots of a cached load
   int64_t widest_ = 1, slot_bytes_ = 0;
+  const int64_t shared_bytes_;        // of a block of threads, at most
 
   Shape shape_;                       // of the variant at work
   Index block_;
-  std::vector<Buffer> caches_, allocs_;
+  std::vector<Slots> caches_;
+  std::vector<Buffer> allocs_;
   std::unordered_map<const loop::BufferNode*, Local> locals_;  // of internal buffers
 };
 
 }  // namespace
 
-RuleResult rows(const loop::Function& f, sym::Context& c) {
+RuleResult rows(const loop::Function& f, sym::Context& c, const ScheduleOptions& o) {
   const loop::Function inlined = rules::inline_elementwise(f, c);
-  return Rows(inlined, c).run();
+  return Rows(inlined, c, o.shared_bytes).run();
 }
 
 }  // namespace tripod::cuda

@@ -43,19 +43,13 @@ class SharedRows : rules::RowBlocks {
 
  private:
   std::string fits() {
-    std::string why = match([](std::optional<Op> o) { return o && tile_op(*o) ? "" : "neither a sum nor a maximum"; });
+    std::string why = match(refuse_combiner);
     int64_t bytes = 0;
     for (const Buffer& b : internal_) {
       if (!why.empty()) break;
       if (!make_local(b, bytes)) why = "a row of " + b->name + " may not fit shared memory";
     }
     return why;
-  }
-
-  static std::optional<loop::TileOp> tile_op(Op combiner) {
-    if (combiner == Op::add) return loop::TileOp::reduce_sum;
-    if (combiner == Op::max) return loop::TileOp::reduce_max;
-    return std::nullopt;
   }
 
   // The part of an internal buffer that belongs to one row, in shared memory.
@@ -116,7 +110,7 @@ class SharedRows : rules::RowBlocks {
     })};
     const size_t rank = total->shape.size();  // dims of 1
     const Indices zeros(rank, zero), ones(rank, one);
-    mine.push_back(loop::tile(*tile_op(*combiner(b)), {{total, zeros, ones}, {part, {zero}, {c_.constant(threads_)}}}));
+    mine.push_back(loop::tile(*row_tile(*combiner(b)), {{total, zeros, ones}, {part, {zero}, {c_.constant(threads_)}}}));
     mine.push_back(loop::sync(loop::SyncKind::barrier));
     if (!internal) {
       const sym::Map m = bound(b, zero);

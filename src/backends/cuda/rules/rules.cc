@@ -50,6 +50,16 @@ Stmt strided(sym::Context& c, const char* name, Index extent, Index t, int64_t t
   });
 }
 
+std::optional<loop::TileOp> row_tile(loop::Op combiner) {
+  if (combiner == loop::Op::add) return loop::TileOp::reduce_sum;
+  if (combiner == loop::Op::max) return loop::TileOp::reduce_max;
+  return std::nullopt;
+}
+
+std::string refuse_combiner(std::optional<loop::Op> combiner) {
+  return combiner && row_tile(*combiner) ? "" : "neither a sum nor a maximum";
+}
+
 Buffer per_thread(sym::Context& c, const std::string& name, DType t, int64_t threads, Indices shape) {
   shape.insert(shape.begin(), c.constant(threads));
   loop::Layout layout;

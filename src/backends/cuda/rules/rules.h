@@ -3,6 +3,7 @@
 // apply. They are tried in the order of the table in rules.cc; the last one always applies.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct RuleResult {
 
 // What the user allows (Options::precision), or the architectures do.
 struct ScheduleOptions {
+  int64_t shared_bytes = 99 << 10;  // that a block of threads may have
   bool tf32 = false;   // products of f32 factors may be those of their 11 leading bits
 };
 
@@ -53,7 +55,7 @@ RuleResult tensor_cores(const loop::Function& f, sym::Context& c, const Schedule
 RuleResult contraction(const loop::Function& f, sym::Context& c);
 RuleResult windows(const loop::Function& f, sym::Context& c);
 RuleResult reduce(const loop::Function& f, sym::Context& c);
-RuleResult rows(const loop::Function& f, sym::Context& c);
+RuleResult rows(const loop::Function& f, sym::Context& c, const ScheduleOptions& o);
 RuleResult rows_shared(const loop::Function& f, sym::Context& c);
 RuleResult transpose(const loop::Function& f, sym::Context& c);
 RuleResult points(const loop::Function& f, sym::Context& c);
@@ -67,6 +69,9 @@ Stmt grid(sym::Context& c, Index extent, const std::function<Stmt(Index)>& body)
 Stmt threads(sym::Context& c, int64_t extent, const std::function<Stmt(Index)>& body);
 // Thread t's share of [0, extent): t, t + threads, t + 2 * threads, ...
 Stmt strided(sym::Context& c, const char* name, Index extent, Index t, int64_t threads, const std::function<Stmt(Index)>& body);
+// The tile statement for partial results that combine so; why there is none, or "".
+std::optional<loop::TileOp> row_tile(loop::Op combiner);
+std::string refuse_combiner(std::optional<loop::Op> combiner);
 // A register array of every thread: the first index is the thread's number.
 Buffer per_thread(sym::Context& c, const std::string& name, DType t, int64_t threads, Indices shape);
 
