@@ -84,21 +84,61 @@ static bool match_epilogue(const Stmt& b, const Contraction& k, const std::vecto
   return true;
 }
 
+// The n of floordiv(v, n) in an expression's indices, 0 where there is none or several differ.
+static int64_t divisor_of(const Expr& e, Index v) {
+  int64_t found = 0;
+  bool one = true;
+  const std::function<void(Index)> look = [&](Index i) {
+    if (i->op == sym::Op::floordiv && i.arg(0) == v && i.arg(1).is_const()) {
+      one = one && (found == 0 || found == i.arg(1).value());
+      found = i.arg(1).value();
+    }
+    for (int n = 0; n < 3 && i->args[n]; ++n) look(i.arg(n));
+  };
+  loop::visit(e, [&](const Expr& x) {
+    for (const Index& i : x->indices) look(i);
+  });
+  return one ? found : 0;
+}
+
+// See Column::of_group; `spatial` then has the group, and `column` is the place in it.
+static bool split_groups(Contraction& k, std::vector<Iter>& spatial, Iter& column, sym::Context& c) {
+  for (const Expr& operand : {k.a, k.b}) {
+    const int64_t size = divisor_of(operand, column.var);
+    if (size < kLeastGroup || !column.extent.is_const() || column.extent.value() % size != 0) continue;
+    const Index groups = c.constant(column.extent.value() / size), group = loop_var(c, "group", groups), place = loop_var(c, "place", c.constant(size));
+    const sym::Map m = {{column.var, group * size + place}};
+    if (uses(loop::substitute(operand, m), place)) continue;
+    k.a = loop::substitute(k.a, m), k.b = loop::substitute(k.b, m);
+    for (Index& i : k.to) i = sym::substitute(i, m);
+    for (Contraction::Epilogue& e : k.epilogue) {
+      for (Index& i : e.at) i = sym::substitute(i, m);
+      e.value = loop::substitute(e.value, m);
+    }
+    for (Iter& i : spatial)
+      if (i.var == column.var) i = {group, groups, false, {}};
+    column = {place, c.constant(size), false, {}};
+    return true;
+  }
+  return false;
+}
+
 // Sorts the spatial iterators into column, batch and rows; the column's operand becomes b.
-static bool classify(Contraction& k, const std::vector<Iter>& spatial, bool both, sym::Context& c, std::string* why) {
+static bool classify(Contraction& k, std::vector<Iter> spatial, Column moves, sym::Context& c, std::string* why) {
   const Index at = loop::offset(c, k.epilogue[0].target, k.epilogue[0].at);
-  const Iter* column = nullptr;
+  k.column = {};
   for (const Iter& i : spatial) {
     const auto linear = sym::linear_in(at, i.var);
-    if (linear && linear->coefficient.is_const(1) && !i.extent.is_const(1)) column = &i;
+    if (linear && linear->coefficient.is_const(1) && !i.extent.is_const(1)) k.column = i;
   }
-  if (!column) return *why = "no iterator runs along the memory of the result", false;
-  const bool in_a = uses(k.a, column->var), in_b = uses(k.b, column->var);
-  if (both != (in_a && in_b)) return *why = both ? "one operand does not move with the channel" : "both operands move with the column", false;
-  if (!both && in_a) std::swap(k.a, k.b);
-  k.column = *column;
+  if (!k.column.var) return *why = "no iterator runs along the memory of the result", false;
+  const auto moved = [&](const Expr& e) { return uses(e, k.column.var); };
+  if (moves == Column::of_group && moved(k.a) && moved(k.b)) split_groups(k, spatial, k.column, c);
+  const bool both = moved(k.a) && moved(k.b);
+  if (both != (moves == Column::both)) return *why = both ? "both operands move with the column" : "one operand does not move with the channel", false;
+  if (!both && moved(k.a)) std::swap(k.a, k.b);
   for (const Iter& i : spatial) {
-    if (i.var == column->var) continue;
+    if (i.var == k.column.var) continue;
     (uses(k.b, i.var) ? k.batch : k.rows).push_back(i);
   }
   return true;
@@ -113,7 +153,7 @@ static void drop_single(Contraction& k, sym::Context& c) {
   std::erase_if(k.reduce, [&](const Iter& i) { return m.count(i.var) > 0; });
 }
 
-std::optional<Contraction> match_contraction(const loop::Function& f, sym::Context& c, std::string* why, bool both) {
+std::optional<Contraction> match_contraction(const loop::Function& f, sym::Context& c, std::string* why, Column column) {
   const std::vector<Stmt> blocks = top_blocks(f);
   Contraction k;
   const auto reduces = [](const Stmt& b) { return std::any_of(b->iters.begin(), b->iters.end(), [](const Iter& i) { return i.reduce; }); };
@@ -139,7 +179,7 @@ std::optional<Contraction> match_contraction(const loop::Function& f, sym::Conte
   if (acc_is_param) k.epilogue.push_back({k.acc, k.to, loop::load(k.acc, k.to)});
   if (k.epilogue.empty()) return *why = "the result is not used", std::nullopt;
   drop_single(k, c);
-  if (!classify(k, spatial, both, c, why)) return std::nullopt;
+  if (!classify(k, spatial, column, c, why)) return std::nullopt;
   return k;
 }
 

@@ -30,9 +30,17 @@ struct Contraction {
   std::vector<Epilogue> epilogue;
 };
 
-// Matches f after everything elementwise has been inlined. `why` says what does not fit. With `both`, the column moves
-// both operands (depthwise convolution), otherwise exactly one.
-std::optional<Contraction> match_contraction(const loop::Function& f, sym::Context& c, std::string* why, bool both = false);
+// Which operands the column moves.
+enum class Column : uint8_t {
+  one,        // exactly one
+  both,       // as in a depthwise convolution
+  of_group,   // one; or both, of which one only by the group that it is in (a grouped convolution): then the group becomes
+              // a batch iterator and the column its place in the group, if a group has kLeastGroup columns or more
+};
+constexpr int64_t kLeastGroup = 8;
+
+// Matches f after everything elementwise has been inlined. `why` says what does not fit.
+std::optional<Contraction> match_contraction(const loop::Function& f, sym::Context& c, std::string* why, Column column = Column::one);
 
 // An expression with iterators replaced, and loads of the accumulator replaced by `sum`.
 Expr epilogue_value(const Contraction& k, const Contraction::Epilogue& e, const sym::Map& iters, const Expr& sum);

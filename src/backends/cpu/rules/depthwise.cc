@@ -203,7 +203,7 @@ class Depthwise {
 RuleResult depthwise(const loop::Function& f, sym::Context& c, const CpuTarget& target) {
   std::string why;
   const loop::Function inlined = inline_elementwise(f, c);
-  auto k = match_contraction(inlined, c, &why, true);
+  auto k = match_contraction(inlined, c, &why, rules::Column::both);
   if (!k) return {loop::not_applicable(why), {}};
   return Depthwise(inlined, std::move(*k), c, target).run();
 }

@@ -152,7 +152,7 @@ class Tiles {
 RuleResult contraction(const loop::Function& f, sym::Context& c) {
   const loop::Function inlined = rules::inline_elementwise(f, c);
   std::string why;
-  auto k = rules::match_contraction(inlined, c, &why);
+  auto k = rules::match_contraction(inlined, c, &why, rules::Column::of_group);
   if (!k) return {loop::not_applicable(why), {}};
   if (info(k->a->dtype).bits < 8 || info(k->b->dtype).bits < 8) return {loop::not_applicable("operands of less than a byte"), {}};
   // Small results: small tiles, more blocks.
