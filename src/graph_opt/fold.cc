@@ -1,6 +1,8 @@
 // Constant folding: a node all of whose operands are constants is evaluated now.
 #include "graph_opt/fold.h"
 
+#include "graph_opt/fuse.h"
+
 #include <algorithm>
 
 namespace tripod::graph_opt {
@@ -32,8 +34,8 @@ bool is_integer_weight(const Graph& g, const Node& n) {
 
 // Elementwise ops that stretch nothing are always folded: what is stored small and used large (i8 weights) would be
 // converted in every call otherwise.
-bool worth_it(const Graph& g, const Node& n) {
-  if (n.op == OpKind::dequantize && is_integer_weight(g, n)) return false;
+bool worth_it(const Graph& g, const Node& n, bool small_weights) {
+  if (n.op == OpKind::dequantize && (is_integer_weight(g, n) || (small_weights && is_product_weight(g, n.results[0])))) return false;
   int64_t before = 0, after = 0, most = 0;
   for (ValueId v : n.operands) before += v == kNoValue ? 0 : bytes_of(g, v);
   for (ValueId v : n.operands) most = std::max(most, v == kNoValue ? 0 : *static_size(g.type(v)));
@@ -57,7 +59,7 @@ std::optional<graph::ConstAttr> fold_plain(const Graph& g, const Node& n) {
 
 void fold(Rewriter& r) {
   for (NodeId n : r.order()) {
-    if (r.dead(n) || !foldable(r.g, r.g.node(n)) || !worth_it(r.g, r.g.node(n))) continue;
+    if (r.dead(n) || !foldable(r.g, r.g.node(n)) || !worth_it(r.g, r.g.node(n), r.small_weights)) continue;
     const auto folded = evaluate(r, n);
     if (!folded || !r.begin({n})) continue;
     const std::vector<ValueId> results = r.g.node(n).results;

@@ -42,7 +42,7 @@ bool is_row_op(const Graph& g, NodeId n) {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& g) : g_(g), group_of_(g.num_nodes(), -1) {}
+  Fuser(const Graph& g, bool small_weights) : g_(g), small_weights_(small_weights), group_of_(g.num_nodes(), -1) {}
 
   Groups run() {
     const std::vector<NodeId> order = g_.order();
@@ -92,6 +92,7 @@ class Fuser {
     const int into = group_of_[users[0]];
     const Building& b = building_[into];
     if (!b.open || b.group.nodes.size() >= kMostNodes || ((contraction || row) && (b.contraction >= 0 || b.row >= 0))) return -1;
+    if (small_weights_ && users[0] == b.contraction && is_product_weight(g_, v)) return into;
     for (NodeId u : users) {
       const bool takes = graph::has(g_.node(u).op, graph::kElementwise) || (elementwise && u == b.row);
       if (group_of_[u] != into || !takes) return -1;
@@ -126,12 +127,22 @@ class Fuser {
   }
 
   const Graph& g_;
+  const bool small_weights_;
   std::vector<int> group_of_;
   std::vector<Building> building_;
 };
 
 }  // namespace
 
-Groups fuse(const Graph& g) { return Fuser(g).run(); }
+Groups fuse(const Graph& g, bool small_weights) { return Fuser(g, small_weights).run(); }
+
+bool is_product_weight(const Graph& g, ValueId v) {
+  if (!g.is(v, OpKind::dequantize) || g.type(v).rank() != 2 || g.value(v).users.size() != 1 || g.is_output(v)) return false;
+  for (ValueId o : g.producer(v).operands)
+    if (o != graph::kNoValue && !g.is_constant(o)) return false;
+  const graph::Node& user = g.node(g.value(v).users[0]);
+  return user.op == OpKind::matmul && user.operands[1] == v && user.operands[0] != v && !g.is_constant(user.operands[0]) &&
+         info(g.type(g.producer(v).operands[0]).dtype).bits <= 8;
+}
 
 }  // namespace tripod::graph_opt

@@ -48,11 +48,12 @@ struct Budget {
 
 class Rewriter {
  public:
-  Rewriter(Graph& graph, Budget& budget, graph::Evaluator* evaluator)
-      : g(graph), evaluator(evaluator), budget_(budget) {}
+  Rewriter(Graph& graph, Budget& budget, graph::Evaluator* evaluator, bool small_weights)
+      : g(graph), evaluator(evaluator), small_weights(small_weights), budget_(budget) {}
 
   Graph& g;
   graph::Evaluator* const evaluator;  // may be null
+  const bool small_weights;           // of SimplifyOptions
 
   // Live nodes in order, as they were before the pass; skip those that died since.
   std::vector<NodeId> order() const { return g.order(); }

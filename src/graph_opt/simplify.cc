@@ -43,7 +43,7 @@ bool run_everywhere(graph::Module& m, const Pass& pass, Budget& budget, const Si
   bool changed = false;
   budget.pass = pass.name;
   for (int32_t i = 0; i < m.num_graphs(); ++i) {
-    Rewriter r(m.graph(i), budget, options.evaluator);
+    Rewriter r(m.graph(i), budget, options.evaluator, options.small_weights);
     pass.run(r);
     m.graph(i).set_origins({});
     if (r.changed()) m.graph(i).sort();

@@ -22,6 +22,7 @@ class Rewriter;
 struct SimplifyOptions {
   int64_t opt_limit = -1;             // rewrites allowed; -1: all
   graph::Evaluator* evaluator = nullptr;   // null: only moves and plain arithmetic on constants are folded
+  bool small_weights = false;         // weights of 8 bits and less are not dequantised in front of a matrix product
   bool whole_transposed = false;      // leave transposed convolutions: for targets that have a kernel for disjoint windows
   // Run after the list of passes; tests put a wrong one here. See graph_opt/pass.h.
   struct ExtraPass {

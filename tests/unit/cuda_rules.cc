@@ -1,5 +1,6 @@
 // Every schedule rule of the CUDA back end against the function it schedules, by the interpreter: same bits, every
 // access inside its buffer, no races between threads.
+#include "backends/cuda/kernel.h"
 #include "backends/cuda/rules/rules.h"
 #include "backends/cuda/rules/tensor_cores.h"
 
@@ -422,6 +423,42 @@ func @conv[H](X: f32[2, H, 8, 3], W: f32[3, 3, 3, 17]) -> (Y: f32[2, H, 8, 17]) 
 })", "contraction", {{{"H", 1}}, {{"H", 6}}});
 }
 
+// Groups of channels are batches of products.
+TEST(CudaRules, GroupedConvolution) {
+  same(R"(
+func @conv[H](X: f32[2, 24, H, 5], W: f32[32, 6, 3, 3], B: f32[32]) -> (Y: f32[2, 32, H, 5] layout (n, c, y, x) -> (n, y, x, c) in [2, H, 5, 32]) {
+  alloc acc: f32[2, 32, H, 5] {
+    block conv(n: 2, o: 32, y: H, x: 5; reduce c: 6, r: 3, s: 3) {
+      init { acc[n, o, y, x] = 0 }
+      acc[n, o, y, x] = fma((X[n, floordiv(o, 8)*6 + c, y + r - 1, x + s - 1] if 0 <= y + r - 1 && y + r - 1 < H && 0 <= x + s - 1 && x + s - 1 < 5 else 0), W[o, c, r, s], acc[n, o, y, x])
+    }
+    block out(n: 2, o: 32, y: H, x: 5) { Y[n, o, y, x] = max(acc[n, o, y, x] + B[o], 0) }
+  }
+})", "contraction", {{{"H", 1}}, {{"H", 6}}});
+}
+
+// What is open may be large: a mean over pictures of any size is printed, for 32-bit and for 64-bit indices.
+TEST(CudaRules, MeanOfOpenSizesIsPrinted) {
+  sym::Context c;
+  const Function f = parsed(c, R"(
+func @mean[N: 0..2147483647, H: 0..2147483647, W: 0..2147483647](X: f32[N, 72, floordiv(H + 7, 8), floordiv(W + 7, 8)] layout (n, c, y, x) -> (n, y, x, c) in [N, floordiv(H + 7, 8), floordiv(W + 7, 8), 72]) -> (Y: f32[N, 72]) {
+  alloc acc: f32[N, 72] {
+    block sum(n: N, c: 72; reduce y: floordiv(H + 7, 8), x: floordiv(W + 7, 8)) {
+      init { acc[n, c] = 0 }
+      acc[n, c] = acc[n, c] + X[n, c, y, x]
+    }
+    block mean(n: N, c: 72) { Y[n, c] = acc[n, c] / index<f32>(max(floordiv(H + 7, 8)*floordiv(W + 7, 8), 1)) }
+  }
+})");
+  cuda::KernelCompiler compiler(c);
+  const cuda::Kernel k = compiler.add(f);
+  EXPECT_EQ(k.function.rule, "reduce");
+  for (const cuda::Launch& l : k.launches) {
+    EXPECT_FALSE(l.wide.empty());
+    EXPECT_FALSE(l.kernel.narrow.is_const());
+  }
+}
+
 // --- tensor cores ---
 
 // Tiles small enough for the interpreter. Small integers: sums are exact in any order.
@@ -495,6 +532,24 @@ func @mm[M](A: f32[M, 40], B: f32[40, 24], S: f32[24]) -> (C: f16[M, 24]) {
 })", {kWhole[0], kSplit[1]}, {{{"M", 9}}});
 }
 
+// Weights of 8 and 4 bits are converted on their way into shared memory.
+TEST(CudaRules, TensorCoresDequantised) {
+  for (const std::string w : {"i8", "u4"})
+    same_on_tensor_cores(R"(
+func @mm[M](A: f16[M, 64], B: )" + w + R"([64, 32], S: f16[32]) -> (C: f16[M, 32]) {
+  alloc acc: f32[M, 32] {
+    alloc weights: f32[64, 32] {
+      block dequantize(k: 64, n: 32) { weights[k, n] = (f32(B[k, n]) - 3) * f32(S[n]) }
+      block mm(m: M, n: 32; reduce k: 64) {
+        init { acc[m, n] = 0 }
+        acc[m, n] = fma(f32(A[m, k]), weights[k, n], acc[m, n])
+      }
+      block out(m: M, n: 32) { C[m, n] = f16(acc[m, n]) }
+    }
+  }
+})", {kWhole[0], kSplit[1]}, {{{"M", 9}}});
+}
+
 TEST(CudaRules, TensorCoresTf32) {
   same_on_tensor_cores(R"(
 func @mm[M](A: f32[M, 20], B: f32[20, 17]) -> (C: f32[M, 17]) {
@@ -516,6 +571,19 @@ func @conv[H](X: f16[2, 16, H, 5] layout (n, c, y, x) -> (n, y, x, c) in [2, H, 
     block out(n: 2, o: 40, y: H, x: 5) { Y[n, o, y, x] = f16(max(acc[n, o, y, x] - 1000, 0)) }
   }
 })", {kWhole[0], kWhole[1]}, {{{"H", 3}}});
+}
+
+TEST(CudaRules, TensorCoresGroupedConvolution) {
+  same_on_tensor_cores(R"(
+func @conv[H](X: f16[2, 32, H, 5] layout (n, c, y, x) -> (n, y, x, c) in [2, H, 5, 32], W: f16[48, 8, 3, 3] layout (o, c, r, s) -> (o, r, s, c) in [48, 3, 3, 8], B: f16[48]) -> (Y: f16[2, 48, H, 5] layout (n, c, y, x) -> (n, y, x, c) in [2, H, 5, 48]) {
+  alloc acc: f32[2, 48, H, 5] {
+    block conv(n: 2, o: 48, y: H, x: 5; reduce c: 8, r: 3, s: 3) {
+      init { acc[n, o, y, x] = 0 }
+      acc[n, o, y, x] = fma(f32((X[n, floordiv(o, 12)*8 + c, y + r - 1, x + s - 1] if 0 <= y + r - 1 && y + r - 1 < H && 0 <= x + s - 1 && x + s - 1 < 5 else 0:f16)), f32(W[o, c, r, s]), acc[n, o, y, x])
+    }
+    block out(n: 2, o: 48, y: H, x: 5) { Y[n, o, y, x] = f16(max(acc[n, o, y, x] + f32(B[o]), 0)) }
+  }
+})", {kWhole[0], kSplit[1]}, {{{"H", 3}}});
 }
 
 }  // namespace

@@ -138,5 +138,34 @@ TEST(Layout, OperandsOfManyChannelsAreCopiedWhereTheTargetWantsIt) {
   EXPECT_TRUE(graph::verify(*many.module).empty());
 }
 
+// Weights of 8 bits go with the product that they are made for, unless there are two, or the target does not want it.
+TEST(Fuse, SmallWeights) {
+  const auto module = graph::parse(R"(
+graph @main(%x: f32[2, 3]) {
+  %w = const i8[3, 2] [1, 2, 3, 4, 5, 6]
+  %v = const i8[3, 2] [1, 2, 3, 4, 5, 7]
+  %s = const f32[2] [0.5, 2]
+  %a = dequantize(%w, %s) {to: f32}
+  %b = dequantize(%v, %s) {to: f32}
+  %p = matmul(%x, %a) : f32[2, 2]
+  %r = relu(%p)
+  %q = matmul(%x, %b) : f32[2, 2]
+  %t = matmul(%q, %r) : f32[2, 2]
+  %u = matmul(%x, %b) : f32[2, 2]
+  return %t, %u
+}
+)");
+  const graph::Graph& g = module->main();
+  const auto groups_with = [&](bool small_weights) {
+    std::vector<size_t> sizes;
+    for (const graph::Group& group : graph_opt::fuse(g, small_weights))
+      if (group.kind == graph::Group::kernel) sizes.push_back(group.nodes.size());
+    std::sort(sizes.begin(), sizes.end());
+    return sizes;
+  };
+  EXPECT_EQ(groups_with(false), (std::vector<size_t>{1, 1, 1, 1, 1, 2}));
+  EXPECT_EQ(groups_with(true), (std::vector<size_t>{1, 1, 1, 1, 3}));
+}
+
 }  // namespace
 }  // namespace tripod

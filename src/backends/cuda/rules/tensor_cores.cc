@@ -2,7 +2,8 @@
 // implicit products (rows are pixels, the reduction runs over the window with the channels innermost).
 //
 // Applies when the accumulator is f32 and both operands are f16, or both bf16, before they are converted (or both f32,
-// where the precision tf32 was asked for). The order of the sum is the hardware's.
+// where the precision tf32 was asked for), or one of them is made of small integers. The order of the sum is the
+// hardware's.
 #include <set>
 
 #include "backends/cuda/rules/tensor_cores.h"
@@ -16,6 +17,22 @@ namespace {
 
 // The type that an operand is converted from.
 DType narrow_type(const Expr& e) { return e->op == loop::Op::cast ? e->args[0]->dtype : e->dtype; }
+
+// An operand that is made of integers of 8 bits or less, in f32: weights that are dequantised on the way.
+bool is_dequantised(const Expr& e) {
+  bool small = false;
+  loop::visit(e, [&](const Expr& x) { small = small || (x->op == loop::Op::load && is_int(x->dtype) && info(x->dtype).bits <= 8); });
+  return e->dtype == DType::f32 && narrow_type(e) == DType::f32 && small;
+}
+
+// Its value is rounded to the type of the other operand: as ONNX has it where the scale is of that type, and as weights of
+// that type would be.
+void round_dequantised(rules::Contraction& k) {
+  for (Expr* e : {&k.a, &k.b}) {
+    const DType other = narrow_type(e == &k.a ? k.b : k.a);
+    if (info(other).bits == 16 && is_float(other) && is_dequantised(*e)) *e = loop::cast(loop::cast(*e, other), DType::f32);
+  }
+}
 
 std::string fits(const rules::Contraction& k, const TensorCoreOptions& o) {
   const DType a = narrow_type(k.a), b = narrow_type(k.b);
@@ -79,7 +96,8 @@ RuleResult by_rows(const loop::Function& f, const TensorProblem& p, Index bytes,
 RuleResult tensor_cores_with(const loop::Function& f, sym::Context& c, const TensorCoreOptions& o) {
   const loop::Function inlined = rules::inline_elementwise(f, c);
   std::string why;
-  auto k = rules::match_contraction(inlined, c, &why);
+  auto k = rules::match_contraction(inlined, c, &why, rules::Column::of_group);
+  if (k) round_dequantised(*k);
   if (k) why = fits(*k, o);
   if (!why.empty()) return {loop::not_applicable(why), {}};
   const DType operands = narrow_type(k->a);
