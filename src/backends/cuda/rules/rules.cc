@@ -15,12 +15,14 @@ const std::vector<RuleRow>& rule_table() {
       {"rows", rows},
       {"rows_shared", rows_shared},
       {"transpose", transpose},
+      {"recurrent", recurrent},
       {"points", points},
   };
   return kTable;
 }
 
 RuleResult schedule(const loop::Function& f, sym::Context& c, std::vector<std::string>* log, const ScheduleOptions& o) {
+  if (!f.rule.empty()) return {{true, ""}, f};  // written in scheduled form (written.h)
   for (const RuleRow& row : rule_table()) {
     RuleResult r = row.apply(f, c, o);
     if (r.outcome.applied) {

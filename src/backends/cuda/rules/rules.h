@@ -58,6 +58,7 @@ RuleResult reduce(const loop::Function& f, sym::Context& c);
 RuleResult rows(const loop::Function& f, sym::Context& c, const ScheduleOptions& o);
 RuleResult rows_shared(const loop::Function& f, sym::Context& c);
 RuleResult transpose(const loop::Function& f, sym::Context& c);
+RuleResult recurrent(const loop::Function& f, sym::Context& c);
 RuleResult points(const loop::Function& f, sym::Context& c);
 
 // The first rule that applies; the functions carry its name, `log` (may be null) each rule's reason for not applying.
