@@ -5,6 +5,7 @@
 #include "backends/cpu/kernel.h"
 #include "backends/cuda/kernel.h"
 #include "backends/cuda/nvcc.h"
+#include "backends/cuda/written.h"
 #include "host/spaces.h"
 
 namespace tripod {
@@ -82,6 +83,10 @@ class CudaBackend final : public Backend {
     e.kernel.dims = std::move(k.dims);
     e.kernel.num_workspace = static_cast<int64_t>(e.kernel.params.size() - e.kernel.function.params.size());
     return last;
+  }
+
+  std::optional<lower::Lowered> write(const graph::Graph& g, const graph::Group& group, Numbering& sites) override {
+    return cuda::write(g, group, sites);
   }
 
   const std::unordered_map<std::string, std::string>& sources() const override { return compiler_.sources(); }

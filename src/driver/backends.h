@@ -24,6 +24,9 @@ class Backend {
   // From compute form to code: fills e.kernel, and e.gpu where it launches on a GPU. `log`: why each rule before the one
   // that applied did not. Returns the symbol of the last launch, "" where there is none.
   virtual std::string add(KernelEntry& e, std::vector<std::string>* log) = 0;
+  // The kernel that the back end writes itself for a group of one node, which may be one for a runtime operator; its
+  // function has the name of a rule. Nothing: the group is lowered and scheduled, or stays with the run time.
+  virtual std::optional<lower::Lowered> write(const graph::Graph&, const graph::Group&, Numbering& /*sites*/) { return std::nullopt; }
   virtual const std::unordered_map<std::string, std::string>& sources() const = 0;  // of kernels, by symbol, to be read
   // Moves what the program's kernels touch into the device's memory, and compiles for it. Nothing: kernels are host code.
   virtual std::optional<host::DevicePart> device_part(host::Program&) { return std::nullopt; }

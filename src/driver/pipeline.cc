@@ -60,6 +60,7 @@ graph_opt::SimplifyResult simplify(Session& s, graph::Module& m, const CompileHo
   graph_opt::SimplifyOptions options;
   options.evaluator = &evaluator;
   options.opt_limit = s.options().opt_limit;
+  options.small_weights = s.options().target == "cuda";
   options.whole_transposed = s.options().target == "cpu";
   options.after_pass = [&](const std::string& pass, const graph::Module& now) { if (s.wants(pass)) s.print(pass, [&] { return graph::text(now); }); };
   options.extra_passes = hooks.extra_passes;
@@ -88,18 +89,21 @@ DType storage_type(const std::string& precision) {
   return precision == "f16" ? DType::f16 : precision == "bf16" ? DType::bf16 : DType::f32;
 }
 
-ModuleGroups fuse(const graph::Module& m) {
+ModuleGroups fuse(const graph::Module& m, bool small_weights) {
   ModuleGroups all;
-  for (int32_t i = 0; i < m.num_graphs(); ++i) all.push_back(graph_opt::fuse(m.graph(i)));
+  for (int32_t i = 0; i < m.num_graphs(); ++i) all.push_back(graph_opt::fuse(m.graph(i), small_weights));
   return all;
 }
 
-std::vector<KernelEntry> lower_all(const graph::Module& m, const ModuleGroups& groups, Numbering& sites) {
+std::vector<KernelEntry> lower_all(const graph::Module& m, ModuleGroups& groups, Backend& backend, Numbering& sites) {
   std::vector<KernelEntry> entries;
   for (int32_t i = 0; i < m.num_graphs(); ++i)
-    for (const graph::Group& group : groups[i])
-      if (group.kind == graph::Group::kernel)
-        entries.push_back({&m.graph(i), &group, lower::lower_group(m.graph(i), group, sites), {}, {}});
+    for (graph::Group& group : groups[i]) {
+      std::optional<lower::Lowered> written = backend.write(m.graph(i), group, sites);
+      if (written) group.kind = graph::Group::kernel;
+      if (group.kind != graph::Group::kernel) continue;
+      entries.push_back({&m.graph(i), &group, written ? std::move(*written) : lower::lower_group(m.graph(i), group, sites), {}, {}});
+    }
   return entries;
 }
 
@@ -245,7 +249,7 @@ CompileReport compile(const Options& o, const CompileHooks& hooks) {
   const std::vector<std::string> all_nodes = node_names(*m);
   view.simplified = s.run("simplify", [&] { return simplify(s, *m, hooks); });
   after("simplify", *m);
-  ModuleGroups groups = s.run("fuse", [&] { return fuse(*m); });
+  ModuleGroups groups = s.run("fuse", [&] { return fuse(*m, o.target == "cuda"); });
   s.run("precision", [&] {
     for (int32_t i = 0; i < m->num_graphs(); ++i) graph_opt::assign_storage(m->graph(i), groups[i], storage_type(o.precision));
   });
@@ -258,7 +262,7 @@ CompileReport compile(const Options& o, const CompileHooks& hooks) {
   view.groups = &groups;
   after("layout", *m);
 
-  std::vector<KernelEntry> kernels = s.run("lower", [&] { return lower_all(*m, groups, sites); });
+  std::vector<KernelEntry> kernels = s.run("lower", [&] { return lower_all(*m, groups, *backend, sites); });
   s.run("light_math", [&] {
     for (KernelEntry& e : kernels)
       if (!o.exact_math) e.lowered.function = loop::light_math(e.lowered.function);

@@ -171,10 +171,10 @@ loop::Function Lowering::finish() {
   return f;
 }
 
-Lowered lower_group(const Graph& g, const graph::Group& group, Numbering& sites) {
+Lowered lower_group(const Graph& g, const graph::Group& group, Numbering& sites, LowerOp by) {
   Lowering l(g, group, &sites);
   for (NodeId n : group.nodes) {
-    const LowerOp op = lowering_of(g.node(n).op);
+    const LowerOp op = by ? by : lowering_of(g.node(n).op);
     TRIPOD_CHECK(op, std::string("no lowering for ") + std::string(graph::info(g.node(n).op).text));
     l.node_ = n;
     op(l, g.node(n));

@@ -56,6 +56,8 @@ class Lowering {
 
   // Appends a block. Names are made unique.
   void block(const std::string& name, std::vector<Iter> is, loop::Stmt body, loop::Stmt init = nullptr);
+  // Appends a statement in scheduled form (a back end's own kernel, see lower_group).
+  void append(loop::Stmt s) { blocks_.push_back(std::move(s)); }
   // An elementwise block over `shape`: value[i] = f(i).
   void map(ValueId result, const std::string& name, const std::function<Expr(const Indices&)>& f);
   void map(const Buffer& result, const std::string& name, const std::function<Expr(const Indices&)>& f);
@@ -73,7 +75,7 @@ class Lowering {
   const std::vector<ValueId>& params() const { return params_; }
 
  private:
-  friend struct Lowered lower_group(const Graph&, const graph::Group&, Numbering&);
+  friend struct Lowered lower_group(const Graph&, const graph::Group&, Numbering&, void (*)(Lowering&, const graph::Node&));
   const Graph& g_;
   const graph::Group& group_;
   Numbering* sites_;
@@ -94,8 +96,9 @@ using LowerOp = void (*)(Lowering&, const graph::Node&);
 // The lowering of an op; null for those the host or a runtime operator carries out.
 LowerOp lowering_of(graph::OpKind op);
 
-// `sites` grows by the texts of the nodes whose kernels can report an error.
-Lowered lower_group(const Graph& g, const graph::Group& group, Numbering& sites);
+// `sites` grows by the texts of the nodes whose kernels can report an error. `by` (may be null): in place of lowering_of()
+// the group's one node; what it appends may be in scheduled form, the kernels of a back end that writes them itself.
+Lowered lower_group(const Graph& g, const graph::Group& group, Numbering& sites, LowerOp by = nullptr);
 
 // The scalar meaning of an elementwise op on operands in compute type (lower/formulas.cc).
 Expr formula(const graph::Node& n, const std::vector<Expr>& operands, DType result);

@@ -7,7 +7,7 @@ namespace tripod::lower {
 namespace {
 
 LowerGroup scheduled(const std::string& rule) {
-  return [rule](const graph::Graph& g, const graph::Group& group, std::vector<std::string>& sites) {
+  return [rule](const graph::Graph& g, const graph::Group& group, Numbering& sites) {
     Lowered l = lower_group(g, group, sites);
     l.function = cuda::schedule(l.function, g.sym(), nullptr).function;
     EXPECT_EQ(l.function.rule, rule);

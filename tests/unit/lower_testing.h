@@ -128,13 +128,14 @@ inline loop::Memory memory_of(const Tensor& t, DType dtype) {
   return m;
 }
 
-inline Outcome run(const Model& model, const std::vector<Tensor>& args) {
+using LowerGroup = std::function<Lowered(const graph::Graph&, const graph::Group&, Numbering&)>;
+inline Outcome run(const Model& model, const std::vector<Tensor>& args, const LowerGroup& by = nullptr) {
   const auto m = graph::parse("graph @main(" + model.inputs + ")" + model.clause() + " {\n" + model.body + "\n return " +
                               model.results + "\n}\n");
   for (const std::string& e : graph::verify(*m)) ADD_FAILURE() << e;
   const graph::Graph& g = m->main();
   Outcome out;
-  const Lowered lowered = lower_group(g, group_of(g), out.sites);
+  const Lowered lowered = by ? by(g, group_of(g), out.sites) : lower_group(g, group_of(g), out.sites);
   out.text = loop::text(lowered.function);
   for (const std::string& e : loop::verify(lowered.function)) ADD_FAILURE() << e << "\n" << out.text;
   const loop::Function f = loop::expand_math(lowered.function);
