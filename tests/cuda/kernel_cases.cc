@@ -126,7 +126,10 @@ loop::Function scheduled(const loop::Function& f, sym::Context& c, const Case& k
   const std::vector<int64_t>& t = k.tile;
   if (t.empty()) {
     const cuda::RuleResult r = cuda::schedule(f, c, nullptr);
-    return k.variant < r.variants.size() ? r.variants[k.variant].function : r.function;
+    if (k.variant >= r.variants.size()) return r.function;
+    loop::Function one = r.variants[k.variant].function;
+    one.name += "_variant" + std::to_string(k.variant);  // beside the others in one file
+    return one;
   }
   const cuda::AttentionShape shape{t.at(0), t.at(1), t.at(2), t.at(3), static_cast<int>(t.at(4)), t.at(5) != 0};
   if (const cuda::RuleResult r = cuda::attention_with(f, c, {{shape, t.at(6) != 0, c.constant(t.at(7)), {}}}); r.outcome.applied) return r.function;
