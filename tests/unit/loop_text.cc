@@ -52,8 +52,8 @@ TEST(Text, EveryStatement) {
           Y[i] = 1.5
           if value(X[i] < 1) {
             Y[i] = 2
-            if i < 3 {
-              Y[i] = 3 if i < 2
+            if i <= 2 {
+              Y[i] = 3 if i <= 1
             }
           }
         }
