@@ -27,6 +27,12 @@ int64_t arithmetic(const ExprNode& e) {
       return 1;
     case Op::fma:
       return 2;
+    case Op::gelu:
+    case Op::gelu_light:
+      return 5;  // with an erf of one
+    case Op::gelu_tanh:
+    case Op::gelu_tanh_light:
+      return 9;
     default:
       return is_math(e.op) ? 1 : 0;
   }

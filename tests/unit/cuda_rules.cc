@@ -266,7 +266,7 @@ func @norm[N](A: f16[N, #], G: f16[#]) -> (C: f16[N, #]) {
       }
       block wide(n: N; reduce k: #) {
         init { wide[n] = 0 }
-        wide[n] = wide[n] + abs(f32(A[n, k]) - sum[n])
+        wide[n] = wide[n] + abs(f32(A[n, k]) - min(sum[n], 16))
       }
       block c(n: N, k: #) { C[n, k] = f16((f32(A[n, k]) - sum[n]) * f32(G[k]) + wide[n]) }
     }
@@ -281,7 +281,7 @@ func @weights[N](A: f32[N, #]) -> (C: f32[N, #]) {
           init { most[n] = -1 }
           most[n] = max(most[n], A[n, k])
         }
-        block e(n: N, k: #) { e[n, k] = sqrt(most[n] - A[n, k]) }
+        block e(n: N, k: #) { e[n, k] = most[n] - A[n, k] }
         block sum(n: N; reduce k: #) {
           init { sum[n] = 0 }
           sum[n] = sum[n] + e[n, k]
