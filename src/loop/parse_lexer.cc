@@ -24,8 +24,13 @@ constexpr Token kInfix[] = {
 
 std::optional<Op> syntax::function_named(std::string_view n) {
   if (n == "not") return Op::bit_not;
-  for (int i = static_cast<int>(Op::add); i <= static_cast<int>(Op::pow); ++i) {
-    const Op op = static_cast<Op>(i);
+  static constexpr Op kAll[] = {
+#define OP(kind, ...) Op::kind,
+      TRIPOD_LOOP_OPS(OP)
+#undef OP
+  };
+  for (const Op op : kAll) {
+    if (op < Op::add) continue;  // they have a syntax of their own
     if (op != Op::cast && op != Op::bitcast && name(op) == n) return op;
   }
   return std::nullopt;
