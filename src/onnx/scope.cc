@@ -1,7 +1,8 @@
-#include "onnx/known_ops.h"
 #include "onnx/scope.h"
 
 #include <algorithm>
+
+#include "onnx/known_ops.h"
 
 namespace tripod::importer {
 using ::onnx::GraphProto;
@@ -202,12 +203,13 @@ static void check_attributes(const NodeProto& node, int opset) {
   const KnownOp* op = known_op(node.op_type());
   if (!op) return;
   const std::vector<std::string_view> names = attribute_names(*op, opset);
-  std::string all;
-  for (std::string_view n : names) all += (all.empty() ? "" : ", ") + std::string(n);
-  for (const auto& a : node.attribute())
-    if (std::find(names.begin(), names.end(), a.name()) == names.end())
-      throw NodeError{std::string(op->name) + " of opset " + std::to_string(opset) + " has no attribute \"" + a.name() + "\"",
-                      names.empty() ? "it has none" : "it has " + all};
+  for (const auto& a : node.attribute()) {
+    if (std::find(names.begin(), names.end(), a.name()) != names.end()) continue;
+    std::string all;
+    for (std::string_view n : names) all += (all.empty() ? "" : ", ") + std::string(n);
+    throw NodeError{std::string(op->name) + " of opset " + std::to_string(opset) + " has no attribute \"" + a.name() + "\"",
+                    names.empty() ? "it has none" : "it has " + all};
+  }
 }
 
 std::vector<ValueId> Scope::run(const NodeProto& node, const Site& site) {
