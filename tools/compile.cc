@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "crash.h"
 #include "driver/bundle.h"
+#include "driver/loaded_model.h"
 #include "driver/pipeline.h"
 #include "driver/session.h"
 #include "driver/temporary_folder.h"
@@ -32,6 +33,9 @@ int guarded(const std::string& file, const std::function<void()>& work) {
     std::fprintf(stderr, "tripod: %s: error: the sizes of this model are too large: %s\n  hint: narrow its dims with --dim or --shape\n1 error\n",
                  file.c_str(), e.what());
     return 2;
+  } catch (const RunError& e) {
+    std::fprintf(stderr, "tripod: %s: error: %s\n", file.c_str(), e.what());
+    return 1;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "tripod: %s: internal error: %s\n", file.c_str(), e.what());
     leave_bundle();

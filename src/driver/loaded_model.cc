@@ -186,7 +186,7 @@ void LoadedModel::call(const std::vector<Tensor>& inputs, std::vector<tripod_val
   std::vector<tripod_value> in;
   for (const Tensor& t : inputs) in.push_back(as_value(t));
   if (api_->run(context_, in.data(), static_cast<int32_t>(in.size()), outputs.data(), static_cast<int32_t>(outputs.size())) != TRIPOD_OK)
-    throw std::runtime_error(api_->last_error());
+    throw RunError(api_->last_error());
 }
 
 std::vector<Tensor> LoadedModel::run(const std::vector<Tensor>& inputs) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,11 @@ void write_npy(const std::string& path, const Tensor& t);
 void write_tensor(const std::string& path, const Tensor& t);
 // input_0.pb or input_0.npy, and so on for every input of a model; *npy (may be null): the last one was a .npy.
 std::vector<Tensor> read_inputs(const std::string& folder, size_t count, bool* npy = nullptr);
+
+// A call that the model itself refused or that failed, in its words: no fault of the tools.
+struct RunError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 class LoadedModel {
  public:

@@ -226,7 +226,7 @@ bool fits_type(const Type& t, const Elements& elements, Requirements& required) 
     if (r.hi <= int_max(t.dtype)) continue;
     if (e.is_const() || t.dtype != DType::i32) return false;
     const int64_t limit = int_max(t.dtype);
-    required.push_back({sym::le(e, limit), "a size computed in i32 must be at most " + std::to_string(limit), {}});
+    required.push_back({sym::le(e, limit), "a size computed in i32 must be at most " + std::to_string(limit), {}, {e}});
   }
   return true;
 }

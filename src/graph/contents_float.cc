@@ -66,7 +66,7 @@ class Walk {
     if (q.num.is_const()) return b.hi <= limit;
     if (b.hi > limit)
       required_.push_back({sym::le(q.num, q.num.context().constant(limit)),
-                           "a size computed in floating point is exact up to " + std::to_string(limit), {}});
+                           "a size computed in floating point is exact up to " + std::to_string(limit), {}, {q.num}});
     return true;
   }
 

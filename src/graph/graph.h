@@ -169,6 +169,7 @@ class Module {
     Expr condition;
     std::string what;      // "dims 1 of a and b must be equal"
     std::vector<Site> origins;
+    std::vector<Expr> sizes;  // that `what` speaks of: an error shows their values
   };
   std::vector<Requirement> requirements;
   // Symbols that only the run can know: defined by read_dim or by a runtime operator.

@@ -33,8 +33,8 @@ class Rule {
   const A& as() const { return std::get<A>(attr); }
   Expr constant(int64_t v) const { return g.sym().constant(v); }
 
-  // Must hold: an error with `what` when provably false, a requirement when unknown.
-  void require(Expr condition, std::string what);
+  // Must hold: an error with `what` when provably false, a requirement when unknown. `sizes`: what `what` speaks of.
+  void require(Expr condition, std::string what, std::vector<Expr> sizes = {});
   // a and b are one dim; returns the one that says more (a constant, else a).
   Expr same(Expr a, Expr b, std::string what);
   // Operand i must be an existing tensor of a rank (-1: any).

@@ -344,6 +344,7 @@ class ModuleParser {
       r.condition = in_.expr();
       in_.expect(":");
       r.what = in_.string();
+      if (in_.take_word("of")) do r.sizes.push_back(in_.expr()); while (in_.take(","));
       r.origins = in_.origins();
       stated.push_back(std::move(r));
     }

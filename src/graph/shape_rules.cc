@@ -27,17 +27,17 @@ bool same_type(const Type& a, const Type& b) {
 
 // --- requirements ---------------------------------------------------------------------------------------------------
 
-void Rule::require(Expr condition, std::string what) {
+void Rule::require(Expr condition, std::string what, std::vector<Expr> sizes) {
   switch (sym::prove(condition)) {
     case sym::Truth::yes: return;
     case sym::Truth::no: throw ShapeError(std::move(what));
-    case sym::Truth::unknown: required_.push_back({condition, std::move(what), {}});
+    case sym::Truth::unknown: required_.push_back({condition, std::move(what), {}, std::move(sizes)});
   }
 }
 
 Expr Rule::same(Expr a, Expr b, std::string what) {
   if (a == b) return a;
-  require(sym::eq(a, b), std::move(what));
+  require(sym::eq(a, b), std::move(what), {a, b});
   // Of two names for one size the shorter: what follows it would grow layer by layer (a causal mask that is cut out of a
   // table has dims full of min and max, and they meet the length that everything else is written in).
   return b.is_const() || (!a.is_const() && b->size < a->size) ? b : a;

@@ -7,7 +7,7 @@
 //     %y = conv(%x, %w) {strides: [1, 1], ...} : f32[N, 64, H, W]  # 12 Conv 'layer1/conv2'
 //     return %y as 'output'
 //   }
-//   require H == W : 'dims differ'  # 12 Conv 'layer1/conv2'
+//   require H == W : 'dims differ' of H, W  # 12 Conv 'layer1/conv2'
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -186,7 +186,10 @@ std::vector<Expr> undeclared(const Module& m) {
   SymbolCollector all(m, false);
   for (int32_t i = 0; i < m.num_graphs(); ++i)
     for (NodeId n : m.graph(i).order()) all.node(m.graph(i), m.graph(i).node(n));
-  for (const auto& r : m.requirements) all.expr(r.condition);
+  for (const auto& r : m.requirements) {
+    all.expr(r.condition);
+    for (Expr e : r.sizes) all.expr(e);
+  }
   std::unordered_set<Expr, sym::Hash> known(m.symbols.begin(), m.symbols.end());
   known.insert(m.data_symbols.begin(), m.data_symbols.end());
   std::vector<Expr> rest;
@@ -264,8 +267,11 @@ std::string text(const Module& m) {
   if (!m.name.empty()) s += "module " + quoted(m.name) + "\n";
   for (const auto& [key, value] : m.metadata) s += "metadata " + quoted(key) + " = " + quoted(value) + "\n";
   for (int32_t i = 0; i < m.num_graphs(); ++i) s += text(m.graph(i));
-  for (const auto& r : m.requirements)
-    s += "require " + sym::text(r.condition) + " : " + quoted(r.what) + origins_text(r.origins) + "\n";
+  for (const auto& r : m.requirements) {
+    s += "require " + sym::text(r.condition) + " : " + quoted(r.what);
+    for (const Expr& e : r.sizes) s += (&e == &r.sizes[0] ? " of " : ", ") + sym::text(e);
+    s += origins_text(r.origins) + "\n";
+  }
   return s;
 }
 

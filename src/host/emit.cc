@@ -225,8 +225,9 @@ class ProgramEmitter {
       case Step::require: {
         llvm::Value* good = b_.CreateICmpNE(expr_or(s.dims[0], 0), b_.getInt64(0));
         when(b_.CreateNot(good), [&] {
-          llvm::Value* code = b_.CreateCall(runtime("tp_fail", i32, {ptr, i32, i32, ptr, i64, i64}),
-                                            {run_, b_.getInt32(1), b_.getInt32(s.site), string(s.text), b_.getInt64(0), b_.getInt64(0)});
+          llvm::Value* numbers = stack(i64, s.dims.size() - 1);
+          for (size_t i = 1; i < s.dims.size(); ++i) b_.CreateStore(expr_or(s.dims[i], -1), b_.CreateConstGEP1_64(i64, numbers, i - 1));
+          llvm::Value* code = b_.CreateCall(runtime("tp_fail_sizes", i32, {ptr, i32, ptr, ptr}), {run_, b_.getInt32(s.site), string(s.text), numbers});
           b_.CreateRet(code);
           b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "dead", function_));
         });

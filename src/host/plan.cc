@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/abi.h"
+
 namespace tripod::host {
 
 using graph::Graph;
@@ -156,20 +158,44 @@ void Planner::write_output(size_t i, const View& from, Steps& steps) {
   touch(from.place);
 }
 
+// What a violated requirement says, with a place for each number: the sizes it speaks of where all their symbols are
+// known, and the symbols of its condition. `numbers` are the values of those places.
+std::string Planner::requirement_text(const graph::Module::Requirement& r, std::vector<Index>& numbers) const {
+  constexpr size_t kMostText = 240, kMostSymbols = 4;  // the numbers must not fall victim to the message's length
+  std::string s = r.what.size() <= kMostText ? r.what : r.what.substr(0, kMostText) + "...";
+  std::replace(s.begin(), s.end(), kTripodNumber, '?');
+  const auto vars = sym::variables(r.condition);
+  const auto add = [&](std::string_view before, Index e) { s += std::string(before) + kTripodNumber, numbers.push_back(e); };
+  const auto known = [&](Index e) {
+    const auto all = sym::variables(e);
+    return std::all_of(all.begin(), all.end(), [&](Index v) { return is_known(v); });
+  };
+  if (!r.sizes.empty() && std::all_of(r.sizes.begin(), r.sizes.end(), known))
+    for (const Index& e : r.sizes) add(&e == &r.sizes[0] ? ": " : " and ", e);
+  std::string_view before = " (";
+  for (size_t i = 0; i < std::min(vars.size(), kMostSymbols); ++i) {
+    if (std::find(numbers.begin(), numbers.end(), vars[i]) != numbers.end()) continue;
+    add(std::string(before) + sym::text(vars[i]) + " is ", vars[i]);
+    before = ", ";
+  }
+  return before == " (" ? s : s + ")";
+}
+
+bool Planner::is_known(Index v) const {
+  const int k = symbol(v);
+  return p_.symbols[k].bound_by_input || p_.symbols[k].defined;
+}
+
 // Requirements whose symbols are all known by now.
 void Planner::require_known(Steps& steps) {
-  const auto is_known = [&](Index v) {
-    const int k = symbol(v);
-    return p_.symbols[k].bound_by_input || p_.symbols[k].defined;
-  };
   for (size_t i = 0; i < known_.size(); ++i) {
     const auto& r = m_.requirements[i];
     const auto vars = sym::variables(r.condition);
-    if (known_[i] || !std::all_of(vars.begin(), vars.end(), is_known)) continue;
+    if (known_[i] || !std::all_of(vars.begin(), vars.end(), [&](Index v) { return is_known(v); })) continue;
     known_[i] = true;
     Step& s = add(steps, Step::require);
     s.dims = {r.condition};
-    s.text = r.what;
+    s.text = requirement_text(r, s.dims);
     if (!r.origins.empty()) {
       Node origin;
       origin.op = OpKind::identity;

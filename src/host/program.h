@@ -82,7 +82,7 @@ struct Step {
     store,     // views[0] = dims, converted to its dtype (shape arithmetic)
     set_dim,   // symbol `number` = dims[0], checked against its range
     read_dim,  // symbol `number` = the element of views[0], checked against its range
-    require,   // fail with `text` unless dims[0] holds
+    require,   // fail unless dims[0] holds, with `text`, whose kTripodNumber bytes become the values of dims[1], ...
     branch,    // body[0] when the bool at views[0], else body[1]
     loop,      // see below
   } kind;

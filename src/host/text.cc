@@ -1,7 +1,10 @@
 // The host program as text.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "host/program.h"
+#include "runtime/abi.h"
 
 namespace tripod::host {
 namespace {
@@ -24,6 +27,12 @@ std::string list(const std::vector<Index>& es) {
   return "[" + s + "]";
 }
 
+// The places of numbers as #.
+std::string shown(std::string text) {
+  std::replace(text.begin(), text.end(), kTripodNumber, '#');
+  return text;
+}
+
 std::string how(const LaunchCode& c) {
   if (!c.geometry.empty()) return " geometry " + list(c.geometry);
   return fmt::format(" extent {} grain {} scratch {}", sym::text(c.extent), c.grain, sym::text(c.scratch));
@@ -42,7 +51,7 @@ void print(const Program& p, const Steps& steps, int depth, std::string& out) {
     if (!s.dims.empty()) out += " " + list(s.dims);
     if (s.kind == Step::launch) out += how(s.code);
     for (const LaunchCode& v : s.variants) out += " or " + p.kernels[v.kernel] + how(v);
-    if (!s.text.empty()) out += " \"" + s.text + "\"";
+    if (!s.text.empty()) out += " \"" + shown(s.text) + "\"";
     if (s.site >= 0 && s.kind != Step::require) out += "  # " + p.sites[s.site];
     out += "\n";
     for (const Steps& b : s.body) print(p, b, depth + 1, out);

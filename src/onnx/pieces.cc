@@ -44,7 +44,7 @@ void require_dim(const NodeContext& c, ValueId x, int axis, Expr want, std::stri
     case sym::Truth::no:
       c.fail(message + ", got " + c.text(x));
     case sym::Truth::unknown:
-      c.g.module().requirements.push_back({sym::eq(got, want), message, {c.site}});
+      c.g.module().requirements.push_back({sym::eq(got, want), message, {c.site}, {got, want}});
   }
 }
 

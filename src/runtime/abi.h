@@ -171,6 +171,10 @@ int32_t tp_set_dim(tp_run* run, int32_t symbol, int64_t value, int32_t site);
 // left out of the message when both are 0.
 int32_t tp_fail(tp_run* run, int32_t status, int32_t site, const char* message, int64_t got, int64_t wanted);
 
+// A condition on sizes that does not hold (invalid argument): each byte kTripodNumber of `message` stands for one of `numbers`.
+static const char kTripodNumber = 1;
+int32_t tp_fail_sizes(tp_run* run, int32_t site, const char* message, const int64_t* numbers);
+
 // The same from inside a kernel, where the program goes on: an index `got` that is not in [0, limit). The kernel
 // clamps the index itself. The run fails when the program has ended.
 void tp_kernel_error(tp_run* run, int32_t site, int64_t got, int64_t limit);

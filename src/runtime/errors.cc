@@ -48,6 +48,19 @@ int32_t tp_fail(tp_run* run, int32_t status, int32_t site, const char* message, 
               static_cast<long long>(wanted));
 }
 
+int32_t tp_fail_sizes(tp_run* run, int32_t site, const char* message, const int64_t* numbers) {
+  char text[sizeof run->message];
+  size_t used = 0;
+  for (const char* c = message; *c && used + 1 < sizeof text; ++c) {
+    if (*c == kTripodNumber)
+      used += static_cast<size_t>(snprintf(text + used, sizeof text - used, "%lld", static_cast<long long>(*numbers++)));
+    else
+      text[used++] = *c;
+  }
+  text[used < sizeof text ? used : sizeof text - 1] = 0;
+  return fail(*run, TRIPOD_INVALID_ARGUMENT, "%s: %s", site_name(site), text);
+}
+
 void tp_kernel_error(tp_run* run, int32_t site, int64_t got, int64_t limit) {
   uint32_t none = 0;
   if (!run->kernel_error.compare_exchange_strong(none, 1)) return;

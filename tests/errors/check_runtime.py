@@ -35,7 +35,7 @@ A = np.arange(8, dtype=np.float32).reshape(2, 4)
 
 
 def node(op: str, inputs: str, output: str, **attributes: object) -> onnx.NodeProto:
-    return helper.make_node(op, inputs.split(), [output], name=f"the/{op.lower()}", **attributes)
+    return helper.make_node(op, inputs.split(" "), [output], name=f"the/{op.lower()}", **attributes)
 
 
 def models() -> dict[str, onnx.ModelProto]:
@@ -55,6 +55,10 @@ def models() -> dict[str, onnx.ModelProto]:
         "divide": graph_model([node("Div", "p q", "y")], [info("p", ["N"], TensorProto.INT32), info("q", ["N"], TensorProto.INT32)],
                               [info("y", ["N"], TensorProto.INT32)]),
         "unknown": graph_model([node("Relu", "a", "y")], [a], [y]),
+        "concat": graph_model([node("Concat", "p q", "y", axis=0)], [info("p", ["N", "L"]), info("q", ["M", "K"])], [y]),
+        "skip": graph_model([node("MaxPool", "x", "half", kernel_shape=[2], strides=[2]),
+                             node("Resize", "half  twice", "whole"), node("Concat", "x whole", "y", axis=1)],
+                            [info("x", [1, 3, "L"])], [y], [numpy_helper.from_array(np.array([1, 1, 2], np.float32), "twice")]),
         **data_dependent(a, b, y),
     }
 
@@ -233,6 +237,10 @@ CALLS: dict[str, Call] = {
     "nms_negative": Call(
         "nonmaxsuppression", [np.zeros((1, 4, 4), np.float32), np.zeros((1, 1, 4), np.float32), i64(-1)], ANY_END, []),
     "compress_longer": Call("compress", [A, np.ones(5, bool)], ANY_END, []),
+    "concat_fits": Call("concat", [A, A[:1]], 0, []),
+    "concat_differs": Call("concat", [A, A.reshape(4, 2)], INVALID, ["the/concat", "dim 1", "4 and 2"]),
+    "skip_even": Call("skip", [np.zeros((1, 3, 8), np.float32)], 0, []),
+    "skip_odd": Call("skip", [np.zeros((1, 3, 7), np.float32)], INVALID, ["the/concat", "dim 2", "7 and 6"]),
     "powers": Call("powers", [np.zeros((3, 1), np.float32)], 0, []),
     "powers_beyond": Call("powers", [np.zeros((65537, 0), np.float32)], ANY_ERROR, ["'y'", "no memory can hold"]),
     "powers_wrap": Call("powers", [np.zeros((65536, 1), np.float32)], ANY_ERROR, ["'y'", "no memory can hold"]),

@@ -54,6 +54,18 @@ def check_json(c: Checks, folder: Path) -> None:
     c.check(Path(j["file"]).exists(), "run: the file", j)
 
 
+def check_refused_call(c: Checks, folder: Path) -> None:
+    """What the model refuses is an error of the call, with its sizes, and no fault of ours."""
+    file, so = folder / "c.onnx", folder / "c.so"
+    onnx.save(model([helper.make_node("Concat", ["p", "q"], ["y"], axis=0, name="cat")], {"p": ["N", "L"], "q": ["M", "K"]}, ["y"]), file)
+    c.equal(tripod("compile", file, "-o", so).returncode, 0, "refused call: compiles")
+    for command in (["run", so, "--random"], ["bench", so]):
+        p = tripod(*command, "--dim", "L=3", "--dim", "K=4")
+        c.equal(p.returncode, 1, f"refused call: {command[0]}: exit code")
+        c.check("error: node 0 Concat 'cat'" in p.stderr and "3 and 4" in p.stderr and "internal" not in p.stderr,
+                f"refused call: {command[0]}", p.stderr)
+
+
 def check_explain(c: Checks, folder: Path) -> None:
     """Each node has one place, and says why."""
     file = folder / "e.onnx"
@@ -163,6 +175,7 @@ def main() -> int:
     c = Checks()
     with tempfile.TemporaryDirectory() as folder:
         check_json(c, Path(folder))
+        check_refused_call(c, Path(folder))
         check_explain(c, Path(folder))
         check_source(c, Path(folder))
         check_full_disk(c, Path(folder))

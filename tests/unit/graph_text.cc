@@ -23,6 +23,7 @@ graph @main(%x: f32[N, 64, H, `odd dim`], %'odd name:0': f32[M]) where 1 <= N <=
   return %z as 'output', %a
 }
 require 2 < M : 'topk of 3 elements from a dim of M'
+require M == N : 'dims differ' of N, M + 1  # 14 my.ops::Foo ''
 )");
 }
 
@@ -183,7 +184,7 @@ graph @t(%x: f32[N, 4, 8]) {
 graph @t2(%x: f32[N, 4, 8]) {
   return %x
 }
-require 1 <= N : 'w'
+require 1 <= N : 'w' of N, N*2
 )";
   parse(good);
   const std::string alphabet = "%@'`#[]{}():,=<>-0123456789NKaf .\n";
