@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <utility>
 
 #include "base/diagnostic.h"
 #include "base/float_bits.h"
@@ -122,15 +123,26 @@ void LoadedModel::make_context() {
   options.version = TRIPOD_API_VERSION;
   set_device(options, !device_.empty() ? device_ : manifest_.value("target", "") == "cuda" ? "cuda" : "cpu");
   options.allocator = [](void* user, int32_t output, size_t bytes, tripod_dtype, int32_t, const int64_t*) -> void* {
-    auto& memory = (*static_cast<std::map<int32_t, std::vector<std::byte>>*>(user))[output];
-    memory.resize(bytes + 64);
-    return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+    try {
+      auto& memory = (*static_cast<std::map<int32_t, std::vector<std::byte>>*>(user))[output];
+      memory.resize(bytes + 64);
+      return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+    } catch (const std::exception&) {
+      return nullptr;  // the run time says how much was wanted
+    }
   };
   options.allocator_user = &memory_;
   options.cuda_graphs = cuda_graphs_;
   if (on_step_) {
-    options.step_hook = [](void* user, const tripod_step* step) { (*static_cast<StepHook*>(user))(*step); };
-    options.step_user = &on_step_;
+    options.step_hook = [](void* user, const tripod_step* step) {
+      auto* self = static_cast<LoadedModel*>(user);
+      try {
+        if (!self->hook_error_) self->on_step_(*step);
+      } catch (...) {
+        self->hook_error_ = std::current_exception();
+      }
+    };
+    options.step_user = this;
   }
   if (api_->create_context(&options, &context_) != TRIPOD_OK) throw CompileError({}, api_->last_error());
 }
@@ -149,6 +161,8 @@ std::vector<Tensor> LoadedModel::random_inputs(const std::map<std::string, int64
   std::map<std::string, int64_t> least;
   if (manifest_.contains("dims"))
     for (const auto& d : manifest_["dims"]) least[d["name"]] = std::max<int64_t>(1, d["min"].get<int64_t>());
+  for (const auto& [name, value] : dims)
+    if (!least.count(name)) throw CompileError({}, "the model has no dim \"" + name + "\"", "tripod inspect shows its dims");
   std::vector<Tensor> all;
   for (const auto& in : manifest_["inputs"]) {
     Tensor t;
@@ -185,7 +199,9 @@ void LoadedModel::call(const std::vector<Tensor>& inputs, std::vector<tripod_val
   if (!context_) make_context();
   std::vector<tripod_value> in;
   for (const Tensor& t : inputs) in.push_back(as_value(t));
-  if (api_->run(context_, in.data(), static_cast<int32_t>(in.size()), outputs.data(), static_cast<int32_t>(outputs.size())) != TRIPOD_OK)
+  const tripod_status status = api_->run(context_, in.data(), static_cast<int32_t>(in.size()), outputs.data(), static_cast<int32_t>(outputs.size()));
+  if (hook_error_) std::rethrow_exception(std::exchange(hook_error_, nullptr));
+  if (status != TRIPOD_OK)
     throw RunError(api_->last_error());
 }
 

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <exception>
 #include <functional>
 #include <map>
 #include <optional>
@@ -67,6 +68,7 @@ class LoadedModel {
   std::string device_;
   bool cuda_graphs_ = false;
   StepHook on_step_;
+  std::exception_ptr hook_error_;   // of on_step_: an exception must not pass through the run time
   std::map<int32_t, std::vector<std::byte>> memory_;   // the allocator's, by output
 };
 

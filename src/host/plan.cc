@@ -24,8 +24,8 @@ Program Planner::run() {
     const graph::Type& t = g.type(g.outputs()[i]);
     p_.outputs.push_back({g.output_names()[i], t.dtype, t.shape, -1});
   }
-  for (const Index& s : m_.symbols) p_.symbols.push_back({s, s->name, true});
-  for (const Index& s : m_.data_symbols) p_.symbols.push_back({s, s->name, false});
+  for (const Index& s : m_.symbols) p_.symbols.push_back({s, sym::name(s), true});
+  for (const Index& s : m_.data_symbols) p_.symbols.push_back({s, sym::name(s), false});
   known_.assign(m_.requirements.size(), false);
   require_known(p_.steps);
   add(p_.steps, Step::segment).number = 0;

@@ -189,6 +189,7 @@ int64_t evaluate(Expr e, const Values& values);
 // Text as in IR files: `N*4 + floordiv(H + 1, 2)`; parse() is its inverse with `lookup` finding variables by
 // name (returning an empty Expr is an error). Throws std::invalid_argument with a position.
 std::string text(Expr e);
+std::string name(Expr var);  // of a variable, as lookup gets it: unlike any other's of the context
 Expr parse(Context& context, std::string_view text, const std::function<Expr(std::string_view)>& lookup);
 
 // The same for text that goes on after the expression: parses the longest expression that starts at `position`

@@ -342,4 +342,6 @@ Expr parse(Context& context, std::string_view text, const std::function<Expr(std
   return e;
 }
 
+std::string name(Expr var) { return display_name(var.node()); }
+
 }  // namespace tripod::sym

@@ -66,6 +66,28 @@ def check_refused_call(c: Checks, folder: Path) -> None:
                 f"refused call: {command[0]}", p.stderr)
 
 
+def check_symbols(c: Checks, folder: Path) -> None:
+    """Sizes of one name stay apart in the manifest; a dim that is not there is an error."""
+    file, so = folder / "s.onnx", folder / "s.so"
+    nodes = [helper.make_node(op, inputs, [out]) for op, inputs, out in [
+        ("NonZero", ["x"], "first"), ("Relu", ["x"], "positive"), ("NonZero", ["positive"], "second"),
+        ("Cast", ["first"], "y"), ("Cast", ["second"], "z")]]
+    for n in nodes[3:]:
+        n.attribute.append(helper.make_attribute("to", 1))
+    onnx.save(model(nodes, {"x": ["N", 2]}, ["y", "z"]), file)
+    c.equal(tripod("compile", file, "-o", so).returncode, 0, "symbols: compiles")
+    manifest = json.loads(tripod("inspect", so, "--json").stdout)
+    names = [d["name"] for d in manifest["dims"]]
+    c.equal(len(set(names)), 3, f"symbols: each has its own name: {names}")
+    np.save(folder / "input_0.npy", np.array([[1, -1], [0, 2], [-3, 4]], np.float32))
+    j = json.loads(tripod("run", so, "--input-dir", folder, "--json").stdout)["outputs"]
+    c.equal([o["shape"] for o in j], [[2, 5], [2, 3]], "symbols: sizes of the run")
+    p = tripod("verify", file, "--input-dir", folder, "--reference", "onnxruntime", "--python", sys.executable)
+    c.equal(p.returncode, 0, f"symbols: verify: {p.stdout}{p.stderr}")
+    p = tripod("run", so, "--random", "--dim", "M=7")
+    c.check(p.returncode == 2 and "no dim" in p.stderr, "symbols: --dim of no dim", p.stderr)
+
+
 def check_explain(c: Checks, folder: Path) -> None:
     """Each node has one place, and says why."""
     file = folder / "e.onnx"
@@ -176,6 +198,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         check_json(c, Path(folder))
         check_refused_call(c, Path(folder))
+        check_symbols(c, Path(folder))
         check_explain(c, Path(folder))
         check_source(c, Path(folder))
         check_full_disk(c, Path(folder))
