@@ -5,6 +5,11 @@ namespace tripod::codegen {
 
 using sym::Op;
 
+IndexEmitter::Scope::~Scope() {
+  for (; e_.order_.size() > start_; e_.order_.pop_back()) e_.known_.erase(e_.order_.back());
+  --e_.depth_;
+}
+
 void IndexEmitter::bind(sym::Expr var, llvm::Value* v) {
   num_gathered_ += v->getType()->isVectorTy();
   vars_[var] = v;
@@ -89,6 +94,14 @@ llvm::Value* IndexEmitter::watched(sym::Expr e, llvm::Value* a, llvm::Value* b) 
 }
 
 llvm::Value* IndexEmitter::emit_node(sym::Expr e) {
+  if (depth_ == 0 || e->op == Op::constant || e->op == Op::variable) return compute(e);
+  if (const auto it = known_.find(e); it != known_.end()) return it->second;
+  llvm::Value* v = compute(e);
+  order_.push_back(e);
+  return known_[e] = v;
+}
+
+llvm::Value* IndexEmitter::compute(sym::Expr e) {
   switch (e->op) {
     case Op::constant:
       return b_.getInt64(e.value());

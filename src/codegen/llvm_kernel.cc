@@ -73,7 +73,10 @@ KernelInfo KernelEmitter::run(const std::string& symbol) {
   info_.symbol = symbol;
   info_.parallel_extent = sym_.constant(1);
   info_.scratch_bytes = scratch_offset_ = scratch_bytes_ = sym_.constant(0);
-  emit(f_.body);
+  {
+    const IndexEmitter::Scope scope(index_);
+    emit(f_.body);
+  }
   b_.CreateRetVoid();
   b_.SetInsertPoint(entry_);
   b_.CreateBr(start);
@@ -131,14 +134,14 @@ void KernelEmitter::when(llvm::Value* condition, const std::function<void()>& th
   llvm::BasicBlock* after = llvm::BasicBlock::Create(b_.getContext(), "after", function_);
   llvm::BasicBlock* no = otherwise ? llvm::BasicBlock::Create(b_.getContext(), "else", function_) : after;
   b_.CreateCondBr(condition, yes, no);
-  b_.SetInsertPoint(yes);
-  then();
-  b_.CreateBr(after);
-  if (otherwise) {
-    b_.SetInsertPoint(no);
-    otherwise();
+  const auto arm = [&](llvm::BasicBlock* block, const std::function<void()>& work) {
+    const IndexEmitter::Scope scope(index_);
+    b_.SetInsertPoint(block);
+    work();
     b_.CreateBr(after);
-  }
+  };
+  arm(yes, then);
+  if (otherwise) arm(no, otherwise);
   b_.SetInsertPoint(after);
 }
 
@@ -153,7 +156,10 @@ void KernelEmitter::emit_counted(sym::Expr var, llvm::Value* begin, llvm::Value*
   index_.bind(var, i);
   loops_.push_back(var);
   values_.clear();
-  emit(body);
+  {
+    const IndexEmitter::Scope scope(index_);
+    emit(body);
+  }
   values_.clear();
   loops_.pop_back();
   index_.unbind(var);
@@ -175,15 +181,14 @@ void KernelEmitter::emit_loop(const loop::StmtNode& s) {
     case LoopKind::unrolled:
       TRIPOD_CHECK(s.extent.is_const(), "an unrolled loop needs a constant extent");
       for (int64_t i = 0; i < s.extent.value(); ++i) {
-        index_.bind(s.var, b_.getInt64(i));
         values_.clear();
-        // Constants go into the expressions too, so that addresses into register tiles are constants.
+        // A constant in the expressions: addresses into register tiles are constants then, and what does not use it is one
+        // expression in all copies.
         const loop::Stmt body = loop::substitute(s.body[0], {{s.var, sym_.constant(i)}});
         copy_lines(s.body[0], body);
         emit(body);
       }
       values_.clear();
-      index_.unbind(s.var);
       return;
     case LoopKind::vector:
       return emit_vector(s);
@@ -200,7 +205,10 @@ void KernelEmitter::emit_vector(const loop::StmtNode& s) {
   index_.bind(s.var, llvm::ConstantVector::get(counts));
   index_.set_lanes(s.var, lanes);
   values_.clear();
-  emit(s.body[0]);
+  {
+    const IndexEmitter::Scope scope(index_);
+    emit(s.body[0]);
+  }
   values_.clear();
   index_.set_lanes({}, 1);
   index_.unbind(s.var);
@@ -223,7 +231,10 @@ void KernelEmitter::emit_let(const loop::StmtNode& s) {
   values_.clear();
   llvm::Value* v = emit(s.value);
   index_.bind(s.var, b_.CreateIntCast(v, vectored(b_.getInt64Ty(), v), is_signed(s.value->dtype)));
-  emit(s.body[0]);
+  {
+    const IndexEmitter::Scope scope(index_);
+    emit(s.body[0]);
+  }
   index_.unbind(s.var);
 }
 

@@ -26,7 +26,22 @@ class IndexEmitter {
  public:
   IndexEmitter(llvm::IRBuilder<>& builder) : b_(builder) {}
 
-  // Binds a variable. Values are remembered for each expression until one of its variables is bound again.
+  // The value of an expression is remembered to the end of the scope it was emitted in, and used again: unrolled bodies
+  // ask for the same rows and columns over and over. A scope is open around all code that may not run (it does not
+  // dominate what follows) and inside every binding whose variable may be bound again. Outside of all scopes, as in host
+  // programs, nothing is remembered.
+  class Scope {
+   public:
+    explicit Scope(IndexEmitter& e) : e_(e), start_(e.order_.size()) { ++e_.depth_; }
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    IndexEmitter& e_;
+    const size_t start_;
+  };
+
   void bind(sym::Expr var, llvm::Value* v);
   void unbind(sym::Expr var);
   // Names the lane variable of the vector loop around (null: none), whose value is 0..lanes-1.
@@ -49,9 +64,13 @@ class IndexEmitter {
  private:
   llvm::Value* watched(sym::Expr e, llvm::Value* a, llvm::Value* b);
   llvm::Value* emit_node(sym::Expr e);
+  llvm::Value* compute(sym::Expr e);
   llvm::Value* divide(sym::Expr e, bool remainder);
   llvm::IRBuilder<>& b_;
   std::unordered_map<sym::Expr, llvm::Value*, sym::Hash> vars_;
+  std::unordered_map<sym::Expr, llvm::Value*, sym::Hash> known_;  // of the open scopes
+  std::vector<sym::Expr> order_;                                  // known_, as they came
+  int depth_ = 0;                                                 // open scopes
   sym::Expr lane_;
   int lanes_ = 1;
   int num_gathered_ = 0;  // bound variables that are vectors
