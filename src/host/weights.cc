@@ -26,45 +26,67 @@ std::string content_key(const std::byte* p, int64_t n) {
   return std::to_string(a) + ":" + std::to_string(b) + ":" + std::to_string(n);
 }
 
-// Contribution of each index of each dim to the element offset, for layouts whose physical dims each use one logical
-// dim (all that rules produce): offset(i0, i1, ...) = sum of table[d][i_d].
-std::vector<std::vector<int64_t>> offset_tables(const loop::Buffer& b, const std::vector<int64_t>& shape) {
-  const loop::Layout& l = b->layout;
+// The offset of an element in a packed layout: a sum of contributions of each dim's index, and of pairs of dims where a
+// physical dim mixes two (the channels of joint groups). Rules produce no other layouts.
+struct Offsets {
+  struct Pair {
+    size_t first, second;
+    std::vector<int64_t> table;  // [first dim, second dim]
+  };
   std::vector<std::vector<int64_t>> tables;
-  for (int64_t n : shape) tables.emplace_back(n, 0);
+  std::vector<Pair> pairs;
+};
+
+size_t dim_of(const loop::Layout& l, const sym::Expr& var) {
+  return static_cast<size_t>(std::find(l.args.begin(), l.args.end(), var) - l.args.begin());
+}
+
+Offsets offsets_of(const loop::Buffer& b, const std::vector<int64_t>& shape) {
+  const loop::Layout& l = b->layout;
+  Offsets r;
+  for (int64_t n : shape) r.tables.emplace_back(n, 0);
+  int64_t stride = 1;
   if (l.is_row_major()) {
-    int64_t stride = 1;
     for (size_t d = shape.size(); d-- > 0;) {
-      for (int64_t i = 0; i < shape[d]; ++i) tables[d][i] = i * stride;
+      for (int64_t i = 0; i < shape[d]; ++i) r.tables[d][i] = i * stride;
       stride *= b->shape[d].value();
     }
-    return tables;
+    return r;
   }
-  int64_t stride = 1;
-  for (size_t p = l.map.size(); p-- > 0;) {
+  for (size_t p = l.map.size(); p-- > 0; stride *= l.extents[p].value()) {
     const auto vars = sym::variables(l.map[p]);
-    TRIPOD_CHECK(vars.size() <= 1, "a packed layout mixes dims");
-    for (size_t d = 0; d < shape.size(); ++d) {
-      if (vars.empty() || !(l.args[d] == vars[0])) continue;
-      for (int64_t i = 0; i < shape[d]; ++i) tables[d][i] += stride * sym::evaluate(l.map[p], {{vars[0], i}});
+    TRIPOD_CHECK(vars.size() <= 2, "a packed layout mixes three dims");
+    if (vars.empty()) continue;
+    const size_t d = dim_of(l, vars[0]);
+    if (vars.size() == 1) {
+      for (int64_t i = 0; i < shape[d]; ++i) r.tables[d][i] += stride * sym::evaluate(l.map[p], {{vars[0], i}});
+      continue;
     }
-    stride *= l.extents[p].value();
+    Offsets::Pair pair{d, dim_of(l, vars[1]), {}};
+    for (int64_t i = 0; i < shape[pair.first]; ++i)
+      for (int64_t j = 0; j < shape[pair.second]; ++j) pair.table.push_back(stride * sym::evaluate(l.map[p], {{vars[0], i}, {vars[1], j}}));
+    r.pairs.push_back(std::move(pair));
   }
-  return tables;
+  return r;
 }
 
 template <class T>
-void pack(const std::byte* from, std::byte* to, const std::vector<int64_t>& shape, const std::vector<std::vector<int64_t>>& tables) {
+void pack(const std::byte* from, std::byte* to, const std::vector<int64_t>& shape, const Offsets& offsets) {
   std::vector<int64_t> at(shape.size(), 0);
   int64_t count = 1;
   for (int64_t n : shape) count *= n;
   if (count == 0) return;
   const int64_t inner = shape.back();
-  const std::vector<int64_t>& last = tables.back();
+  const std::vector<int64_t>& last = offsets.tables.back();
   for (int64_t i = 0; i < count; i += inner) {
     int64_t base = 0;
-    for (size_t d = 0; d + 1 < shape.size(); ++d) base += tables[d][at[d]];
-    for (int64_t j = 0; j < inner; ++j) std::memcpy(to + (base + last[j]) * sizeof(T), from + (i + j) * sizeof(T), sizeof(T));
+    for (size_t d = 0; d + 1 < shape.size(); ++d) base += offsets.tables[d][at[d]];
+    for (int64_t j = 0; j < inner; ++j) {
+      int64_t to_element = base + last[j];
+      at.back() = j;
+      for (const Offsets::Pair& p : offsets.pairs) to_element += p.table[at[p.first] * shape[p.second] + at[p.second]];
+      std::memcpy(to + to_element * sizeof(T), from + (i + j) * sizeof(T), sizeof(T));
+    }
     for (size_t d = shape.size() - 1; d-- > 0;) {
       if (++at[d] < shape[d]) break;
       at[d] = 0;
@@ -111,13 +133,13 @@ int64_t Weights::place(const graph::ConstAttr& bytes, const graph::Type& t, cons
     for (int64_t n : shape) key += "," + std::to_string(n);
     // The layout by its effect: physical dims in terms of numbered logical ones.
     for (size_t p = 0; p < wanted->layout.map.size(); ++p) {
-      const auto vars = sym::variables(wanted->layout.map[p]);
-      size_t d = 0;
-      while (!vars.empty() && d < wanted->layout.args.size() && !(wanted->layout.args[d] == vars[0])) ++d;
+      auto vars = sym::variables(wanted->layout.map[p]);
       std::string text = sym::text(wanted->layout.map[p]);
-      if (!vars.empty()) {
-        const std::string var = sym::text(vars[0]);
-        for (size_t at; (at = text.find(var)) != std::string::npos;) text.replace(at, var.size(), "#" + std::to_string(d));
+      // Longer names first: one may be the beginning of another.
+      std::stable_sort(vars.begin(), vars.end(), [](const auto& x, const auto& y) { return sym::text(x).size() > sym::text(y).size(); });
+      for (const auto& v : vars) {
+        const std::string var = sym::text(v);
+        for (size_t at; (at = text.find(var)) != std::string::npos;) text.replace(at, var.size(), "#" + std::to_string(dim_of(wanted->layout, v)));
       }
       key += "|" + text + ":" + sym::text(wanted->layout.extents[p]);
     }
@@ -133,12 +155,12 @@ int64_t Weights::place(const graph::ConstAttr& bytes, const graph::Type& t, cons
     const int64_t each = info(t.dtype).bits / 8;
     size = loop::storage_size(c, wanted).value() * each;
     auto packed = std::make_shared<std::vector<std::byte>>(size);
-    const auto tables = offset_tables(wanted, shape);
+    const Offsets offsets = offsets_of(wanted, shape);
     switch (each) {
-      case 1: pack<uint8_t>(bytes.data, packed->data(), shape, tables); break;
-      case 2: pack<uint16_t>(bytes.data, packed->data(), shape, tables); break;
-      case 4: pack<uint32_t>(bytes.data, packed->data(), shape, tables); break;
-      default: pack<uint64_t>(bytes.data, packed->data(), shape, tables); break;
+      case 1: pack<uint8_t>(bytes.data, packed->data(), shape, offsets); break;
+      case 2: pack<uint16_t>(bytes.data, packed->data(), shape, offsets); break;
+      case 4: pack<uint32_t>(bytes.data, packed->data(), shape, offsets); break;
+      default: pack<uint64_t>(bytes.data, packed->data(), shape, offsets); break;
     }
     data = packed->data();
     owners_.push_back(packed);

@@ -107,6 +107,15 @@ def convolution_with_padding(p: Part) -> str:
     return p.op("Add", y, z)
 
 
+def grouped(size: int) -> Callable[[Part], str]:
+    """Groups of `size` channels, as many groups as the sizes say."""
+    def make(p: Part) -> str:
+        c = size * (p.c if isinstance(p.c, int) else 6)
+        x = p.input("x", 1, c, p.r, 5 if isinstance(p.c, int) else p.c)
+        return p.op("Relu", p.op("Conv", x, p.weights(c, size, 3, 3), group=c // size, pads=[1, 1, 1, 1]))
+    return make
+
+
 def one_channel(p: Part) -> str:
     c = p.c if isinstance(p.c, int) else 21
     return p.op("Conv", p.input("x", 1, c, p.r, 7), p.weights(1, c, 1, 3), pads=[0, 1, 0, 1])
@@ -142,6 +151,10 @@ FAMILIES: dict[str, Callable[[Part], str]] = {
     "depthwise, strided": convolution(True, pads=[1, 1, 1, 1], strides=[2, 2]),
     "depthwise, dilated": convolution(True, pads=[2, 2, 2, 2], dilations=[2, 2]),
     "depthwise and padding": convolution_with_padding,
+    "grouped convolution, 2": grouped(2),
+    "grouped convolution, 3": grouped(3),
+    "grouped convolution, 4": grouped(4),
+    "grouped convolution, 16": grouped(16),
     "dense convolution": convolution(False, pads=[1, 1, 1, 1]),
     "dense convolution, uneven": convolution(False, pads=[2, 0, 1, 2], strides=[1, 2]),
     "one output channel": one_channel,

@@ -136,5 +136,34 @@ func @dilated[W](X: f32[W, 160], K: constant f32[3, 160, 24]) -> (Y: f32[W, 24])
 })", {{{"W", 9}}, {{"W", 1}}});
 }
 
+// Groups of as many channels as columns: of 2 to 4 they are joined to 8 or 6 columns, of 5 and 12 they stay alone, of 16
+// and 24 they are whole panels of packed weights.
+TEST(CpuContraction, Groups) {
+  for (const auto& [size, groups] : std::vector<std::pair<int, int>>{{2, 8}, {2, 3}, {3, 4}, {4, 6}, {5, 4}, {12, 3}, {16, 2}, {24, 2}}) {
+    const std::string g = std::to_string(size), all = std::to_string(size * groups);
+    same("func @groups[W](X: f32[W, " + all + "], K: constant f32[" + all + ", " + g + ", 3], B: f32[" + all + "]) -> (Y: f32[W, " + all +
+         "]) {\n  alloc S: f32[W, " + all + "] {\n    block sum(w: W, o: " + all + "; reduce c: " + g + R"(, r: 3) {
+      init {
+        S[w, o] = 0
+      }
+      S[w, o] = fma((X[w + r - 1, floordiv(o, )" + g + ")*" + g + " + c] if 0 <= w + r - 1 && w + r - 1 < W else 0), K[o, c, r], S[w, o])\n    }\n    block bias(w: W, o: " + all + R"() { Y[w, o] = S[w, o] + B[o] }
+  }
+})", {{{"W", 1}}, {{"W", 29}}, {{"W", 0}}});
+  }
+}
+
+// Groups with fewer channels than columns.
+TEST(CpuContraction, GroupsOfFewChannels) {
+  same(R"(
+func @groups[W](X: f32[W, 16], K: constant f32[32, 2]) -> (Y: f32[W, 32]) {
+  block sum(w: W, o: 32; reduce c: 2) {
+    init {
+      Y[w, o] = 0
+    }
+    Y[w, o] = fma(X[w, floordiv(o, 4)*2 + c], K[o, c], Y[w, o])
+  }
+})", {{{"W", 1}}, {{"W", 14}}, {{"W", 0}}});
+}
+
 }  // namespace
 }  // namespace tripod::loop

@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "rules/contraction.h"
+#include "backends/cpu/rules/groups.h"
 #include "backends/cpu/rules/operands.h"
 #include "backends/cpu/rules/positions.h"
 #include "backends/cpu/rules/prepare.h"
@@ -52,11 +53,25 @@ class Tiler {
   }
 
  private:
-  // 16 columns. Few columns are one panel of 8, 24 or 40 where that leaves out much padding. The same for every
-  // instruction set: they share the packed weights.
+  // 16 columns. Few columns are one panel of 8, 24 or 40 where that leaves out much padding; the columns of a group are
+  // whole panels where they can be. The same for every instruction set: they share the packed weights.
   int64_t panel_width() const {
     const int64_t n = k_.column.extent.constant().value_or(kPanel), eights = (n + 7) / 8;
+    const Expr load = only_load(k_.b);
+    const int column = load ? column_dim(load) : -1;
+    if (column >= 0 && !(load->indices[column] == k_.column.var))
+      for (const int64_t width : {kPanel, int64_t{24}, int64_t{40}})
+        if (n % width == 0) return width;
     return n > 0 && eights <= 5 && eights % 2 == 1 ? eights * 8 : kPanel;
+  }
+  // The dim of B that the column runs along, alone or as the place in its group.
+  int column_dim(const Expr& load) const {
+    for (int d = 0; d < load->buffer->rank(); ++d) {
+      const auto step = sym::uses(load->indices[d], k_.column.var) ? sym::linear_in(load->indices[d], k_.column.var) : std::nullopt;
+      if (!step || !step->coefficient.is_const(1)) continue;
+      if (step->rest.is_const(0) || sym::mod(step->rest, k_.column.extent).is_const(0)) return d;
+    }
+    return -1;
   }
   Index extent(const std::vector<Iter>& is) {
     Index n = c_.constant(1);
@@ -129,33 +144,42 @@ class Tiler {
   // The parameter takes the layout [batch dims, column/NR, reduce dims, column%NR], its column dim rounded up to NR.
   bool pack_constant_b() {
     const Expr load = only_load(k_.b);
-    if (!load || load->buffer->scope != Scope::constant || load->guard || !load->buffer->layout.is_row_major()) return false;
+    if (!load || load->buffer->scope != Scope::constant || load->guard) return false;
     const Buffer& w = load->buffer;
-    int column = -1;
-    for (int d = 0; d < w->rank(); ++d)
-      if (load->indices[d] == k_.column.var) column = d;
+    const int column = column_dim(load);
     if (column < 0 || !w->shape[column].is_const()) return false;
-    std::vector<int> outer, inner;
-    for (int d = 0; d < w->rank(); ++d) {
-      if (d == column) continue;
-      const bool reduces = std::any_of(k_.reduce.begin(), k_.reduce.end(), [&](const Iter& i) { return sym::uses(load->indices[d], i.var); });
-      (reduces ? inner : outer).push_back(d);
-    }
-    const auto place = [&](int d) {  // position of the reduce iterator that indexes dim d
-      for (size_t r = 0; r < k_.reduce.size(); ++r)
-        if (sym::uses(load->indices[d], k_.reduce[r].var)) return r;
-      return k_.reduce.size();
-    };
-    std::stable_sort(inner.begin(), inner.end(), [&](int x, int y) { return place(x) < place(y); });
+    const bool in_group = !(load->indices[column] == k_.column.var);
+    if (in_group && !sym::mod(k_.column.extent, nr_).is_const(0)) return false;  // a panel would reach into the next group
     Indices shape = w->shape;
     shape[column] = sym::ceildiv(shape[column], nr_) * nr_;
     loop::Layout layout;
     for (int d = 0; d < w->rank(); ++d) layout.args.push_back(loop_var(c_, "p", shape[d]));
+    // Joint groups have a layout already, with one dim for each of w's.
+    const auto placed = [&](const Indices& logical) {
+      sym::Map m;
+      for (int d = 0; d < w->rank() && !w->layout.is_row_major(); ++d) m[w->layout.args[d]] = logical[d];
+      Indices r;
+      for (const Index& i : w->layout.map) r.push_back(sym::substitute(i, m));
+      return w->layout.is_row_major() ? logical : r;
+    };
+    const Indices at = placed(load->indices), from = placed(layout.args);
+    std::vector<int> outer, inner;
+    for (int d = 0; d < w->rank(); ++d) {
+      if (d == column) continue;
+      const bool reduces = std::any_of(k_.reduce.begin(), k_.reduce.end(), [&](const Iter& i) { return sym::uses(at[d], i.var); });
+      (reduces ? inner : outer).push_back(d);
+    }
+    const auto place = [&](int d) {  // position of the reduce iterator that indexes dim d
+      for (size_t r = 0; r < k_.reduce.size(); ++r)
+        if (sym::uses(at[d], k_.reduce[r].var)) return r;
+      return k_.reduce.size();
+    };
+    std::stable_sort(inner.begin(), inner.end(), [&](int x, int y) { return place(x) < place(y); });
     const auto add = [&](Index map, Index size) { layout.map.push_back(map), layout.extents.push_back(size); };
-    for (int d : outer) add(layout.args[d], shape[d]);
-    add(sym::floordiv(layout.args[column], nr_), sym::floordiv(shape[column], nr_));
-    for (int d : inner) add(layout.args[d], shape[d]);
-    add(sym::mod(layout.args[column], nr_), c_.constant(nr_));
+    for (int d : outer) add(from[d], shape[d]);
+    add(sym::floordiv(from[column], nr_), sym::floordiv(shape[column], nr_));
+    for (int d : inner) add(from[d], shape[d]);
+    add(sym::mod(from[column], nr_), c_.constant(nr_));
     const Buffer packed = loop::make_buffer(w->name, w->dtype, shape, Scope::constant, layout);
     for (const Contraction::Epilogue& e : k_.epilogue)  // one parameter, one layout
       if (reads(e.value, w)) return false;
@@ -535,7 +559,7 @@ class Tiler {
 
 RuleResult contraction(const loop::Function& f, sym::Context& c, const CpuTarget& target) {
   std::string why;
-  const loop::Function inlined = split_positions(inline_elementwise(f, c), c);
+  const loop::Function inlined = split_positions(join_groups(inline_elementwise(f, c), c), c);
   auto k = match_contraction(inlined, c, &why);
   if (!k) return {loop::not_applicable(why), {}};
   return Tiler(inlined, std::move(*k), c, target).run();
