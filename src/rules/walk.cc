@@ -9,7 +9,16 @@ using loop::Op;
 using loop::StmtKind;
 
 BlockWalk::BlockWalk(sym::Context& c, const loop::StmtNode& block) : c_(c), body_(block.body[0]), init_(block.init) {
-  for (const Iter& i : block.iters) (i.reduce ? reduce_ : spatial_).push_back(i);
+  // Iterators of one step are left out: nothing runs along them, so they have no place in the order of memory.
+  sym::Map single;
+  for (const Iter& i : block.iters) {
+    if (!i.reduce && i.extent.is_const(1))
+      single[i.var] = c.constant(0);
+    else
+      (i.reduce ? reduce_ : spatial_).push_back(i);
+  }
+  body_ = loop::substitute(body_, single);
+  if (init_) init_ = loop::substitute(init_, single);
   find_accesses();
 }
 
