@@ -15,7 +15,7 @@ class CpuBackend final : public Backend {
  public:
   CpuBackend(sym::Context& c, Units& units, const std::vector<cpu::CpuTarget>& targets) : compiler_(c, compiled(units, targets)) {}
 
-  graph_opt::LayoutPreferences layouts() const override { return {}; }
+  graph_opt::LayoutPreferences layouts() const override { return {.copy_depthwise_from = 8}; }
   std::string add(KernelEntry& e, std::vector<std::string>* log) override {
     e.kernel = compiler_.add(e.lowered.function, log);
     return e.kernel.phases.empty() ? "" : e.kernel.phases.back().code.symbol;

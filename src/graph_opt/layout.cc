@@ -166,16 +166,24 @@ class Layouts {
     g_.value(w).type.order = order;
   }
 
+  // Does the windowed op want its image copied to channels-last?
+  bool wants_copy(const graph::Node& n, const graph::Type& image) const {
+    const int64_t channels = image.shape[1].constant().value_or(0);
+    if (wanted_.copy_operands_from > 0 && channels >= wanted_.copy_operands_from) return true;
+    if (wanted_.copy_depthwise_from == 0 || channels < wanted_.copy_depthwise_from || n.op != OpKind::conv) return false;
+    return std::get<graph::ConvAttr>(n.attr).group == channels && g_.type(n.operands[1]).shape[1].is_const(1);
+  }
+
   // In front of a group with a windowed op: its operand, channels-last. Returns how many copies were added.
   int copy_operands(Group& group, Groups& result) {
     int count = 0;
     for (NodeId n : group.nodes) {
-      if (wanted_.copy_operands_from == 0 || !is_windowed(g_.node(n).op)) continue;
+      if (!is_windowed(g_.node(n).op)) continue;
       const ValueId x = g_.node(n).operands[0];
       const graph::Type& t = g_.type(x);
       const bool outside = std::find(group.inputs.begin(), group.inputs.end(), x) != group.inputs.end();
       if (!outside || g_.is_constant(x) || t.rank() < 3 || t.rank() > 5 || !t.order.empty()) continue;
-      if (t.shape[1].constant().value_or(0) < wanted_.copy_operands_from) continue;
+      if (!wants_copy(g_.node(n), t)) continue;
       ValueId& copy = copies_.try_emplace(x, kNoValue).first->second;
       if (copy == kNoValue) {
         graph::Type type = t;

@@ -19,6 +19,9 @@ struct LayoutPreferences {
   // A windowed op reads an operand that lies row-major through a channels-last copy where it has as many channels at
   // least; 0: never. For fewer the copy costs more than the strided reads.
   int64_t copy_operands_from = 0;
+  // The same for depthwise convolutions, whatever copy_operands_from says of the others: they read a vector of channels,
+  // and have too little arithmetic to hide strided reads.
+  int64_t copy_depthwise_from = 0;
 };
 
 // Sets orders, and adds copies with their groups. Returns how many copies.

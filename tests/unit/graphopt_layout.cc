@@ -138,6 +138,24 @@ TEST(Layout, OperandsOfManyChannelsAreCopiedWhereTheTargetWantsIt) {
   EXPECT_TRUE(graph::verify(*many.module).empty());
 }
 
+TEST(Layout, OperandsOfDepthwiseConvolutionsAreCopied) {
+  const std::string source = R"(
+graph @main(%x: f32[1, 4, 8, 8]) {
+  %d = const f32[4, 1, 2, 2] [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+  %a = conv(%x, %d) {strides: [1, 1], dilations: [1, 1], pads_begin: [0, 0], pads_end: [0, 0], output_padding: [], group: 4}
+  %y = reshape(%a) : f32[196]
+  return %y
+})";
+  const auto operand = [](const Laid& l) {
+    const graph::Graph& g = l.module->main();
+    return g.type(g.producer(l.value("a")).operands[0]).order;
+  };
+  EXPECT_EQ(operand(Laid(source.c_str(), {.copy_depthwise_from = 5})), Order{});
+  EXPECT_EQ(operand(Laid(source.c_str(), {.copy_depthwise_from = 4})), (Order{0, 2, 3, 1}));
+  // A dense convolution reads the image as it is.
+  EXPECT_EQ(Laid(kConvolutions, {.copy_depthwise_from = 4}).copies, Laid(kConvolutions).copies);
+}
+
 // Weights of 8 bits go with the product that they are made for, unless there are two, or the target does not want it.
 TEST(Fuse, SmallWeights) {
   const auto module = graph::parse(R"(
