@@ -8,9 +8,10 @@
 //            gathered in scratch memory first where windows reach over an edge.
 //   tile     acc[MR, panels * NR] in registers; k innermost; MR broadcasts of A times a row of B; then the epilogue
 //
-// A constant B is packed at compile time: the parameter takes the panel layout. Rows beyond the end repeat the last
-// one (their results are dropped), columns beyond the end are zero in the panels. Every sum runs over k in one fixed
-// order, in chains of about kChain products, whatever the tile and the number of threads.
+// A constant B is packed at compile time: the parameter takes the panel layout. Groups of a convolution are batches (see
+// positions.h and groups.h); where their columns fill no whole panels B is packed at run time. Rows beyond the end repeat
+// the last one (their results are dropped), columns beyond the end are zero in the panels. Every sum runs over k in one
+// fixed order, in chains of about kChain products, whatever the tile and the number of threads.
 #include <algorithm>
 
 #include "rules/contraction.h"
