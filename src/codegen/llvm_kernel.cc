@@ -73,10 +73,7 @@ KernelInfo KernelEmitter::run(const std::string& symbol) {
   info_.symbol = symbol;
   info_.parallel_extent = sym_.constant(1);
   info_.scratch_bytes = scratch_offset_ = scratch_bytes_ = sym_.constant(0);
-  {
-    const IndexEmitter::Scope scope(index_);
-    emit(f_.body);
-  }
+  emit_in_scope(f_.body);
   b_.CreateRetVoid();
   b_.SetInsertPoint(entry_);
   b_.CreateBr(start);
@@ -106,6 +103,11 @@ void KernelEmitter::copy_lines(const loop::Stmt& from, const loop::Stmt& to) {
     lines_[to.get()] = number;
   }
   for (size_t i = 0; i < from->body.size(); ++i) copy_lines(from->body[i], to->body[i]);
+}
+
+void KernelEmitter::emit_in_scope(const loop::Stmt& s) {
+  const IndexEmitter::Scope scope(index_);
+  emit(s);
 }
 
 void KernelEmitter::emit(const loop::Stmt& s) {
@@ -156,10 +158,7 @@ void KernelEmitter::emit_counted(sym::Expr var, llvm::Value* begin, llvm::Value*
   index_.bind(var, i);
   loops_.push_back(var);
   values_.clear();
-  {
-    const IndexEmitter::Scope scope(index_);
-    emit(body);
-  }
+  emit_in_scope(body);
   values_.clear();
   loops_.pop_back();
   index_.unbind(var);
@@ -205,10 +204,7 @@ void KernelEmitter::emit_vector(const loop::StmtNode& s) {
   index_.bind(s.var, llvm::ConstantVector::get(counts));
   index_.set_lanes(s.var, lanes);
   values_.clear();
-  {
-    const IndexEmitter::Scope scope(index_);
-    emit(s.body[0]);
-  }
+  emit_in_scope(s.body[0]);
   values_.clear();
   index_.set_lanes({}, 1);
   index_.unbind(s.var);
@@ -231,10 +227,7 @@ void KernelEmitter::emit_let(const loop::StmtNode& s) {
   values_.clear();
   llvm::Value* v = emit(s.value);
   index_.bind(s.var, b_.CreateIntCast(v, vectored(b_.getInt64Ty(), v), is_signed(s.value->dtype)));
-  {
-    const IndexEmitter::Scope scope(index_);
-    emit(s.body[0]);
-  }
+  emit_in_scope(s.body[0]);
   index_.unbind(s.var);
 }
 

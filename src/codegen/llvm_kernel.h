@@ -86,6 +86,7 @@ class KernelEmitter {
  private:
   // statements (llvm_kernel.cc)
   void emit(const loop::Stmt& s);
+  void emit_in_scope(const loop::Stmt& s);  // in an IndexEmitter::Scope of its own
   std::vector<size_t> used_params() const;
   void describe(const std::string& symbol);
   void copy_lines(const loop::Stmt& from, const loop::Stmt& to);

@@ -201,8 +201,7 @@ void LoadedModel::call(const std::vector<Tensor>& inputs, std::vector<tripod_val
   for (const Tensor& t : inputs) in.push_back(as_value(t));
   const tripod_status status = api_->run(context_, in.data(), static_cast<int32_t>(in.size()), outputs.data(), static_cast<int32_t>(outputs.size()));
   if (hook_error_) std::rethrow_exception(std::exchange(hook_error_, nullptr));
-  if (status != TRIPOD_OK)
-    throw RunError(api_->last_error());
+  if (status != TRIPOD_OK) throw RunError(api_->last_error());
 }
 
 std::vector<Tensor> LoadedModel::run(const std::vector<Tensor>& inputs) {

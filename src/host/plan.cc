@@ -166,11 +166,7 @@ std::string Planner::requirement_text(const graph::Module::Requirement& r, std::
   std::replace(s.begin(), s.end(), kTripodNumber, '?');
   const auto vars = sym::variables(r.condition);
   const auto add = [&](std::string_view before, Index e) { s += std::string(before) + kTripodNumber, numbers.push_back(e); };
-  const auto known = [&](Index e) {
-    const auto all = sym::variables(e);
-    return std::all_of(all.begin(), all.end(), [&](Index v) { return is_known(v); });
-  };
-  if (!r.sizes.empty() && std::all_of(r.sizes.begin(), r.sizes.end(), known))
+  if (std::all_of(r.sizes.begin(), r.sizes.end(), [&](Index e) { return is_known(e); }))
     for (const Index& e : r.sizes) add(&e == &r.sizes[0] ? ": " : " and ", e);
   std::string_view before = " (";
   for (size_t i = 0; i < std::min(vars.size(), kMostSymbols); ++i) {
@@ -181,17 +177,19 @@ std::string Planner::requirement_text(const graph::Module::Requirement& r, std::
   return before == " (" ? s : s + ")";
 }
 
-bool Planner::is_known(Index v) const {
-  const int k = symbol(v);
-  return p_.symbols[k].bound_by_input || p_.symbols[k].defined;
+bool Planner::is_known(Index e) const {
+  const auto vars = sym::variables(e);
+  return std::all_of(vars.begin(), vars.end(), [&](Index v) {
+    const Symbol& s = p_.symbols[symbol(v)];
+    return s.bound_by_input || s.defined;
+  });
 }
 
 // Requirements whose symbols are all known by now.
 void Planner::require_known(Steps& steps) {
   for (size_t i = 0; i < known_.size(); ++i) {
     const auto& r = m_.requirements[i];
-    const auto vars = sym::variables(r.condition);
-    if (known_[i] || !std::all_of(vars.begin(), vars.end(), [&](Index v) { return is_known(v); })) continue;
+    if (known_[i] || !is_known(r.condition)) continue;
     known_[i] = true;
     Step& s = add(steps, Step::require);
     s.dims = {r.condition};

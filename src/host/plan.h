@@ -69,7 +69,7 @@ class Planner {
   void write_output(size_t i, const View& from, Steps& steps);
   void require_known(Steps& steps);
   std::string requirement_text(const graph::Module::Requirement& r, std::vector<Index>& numbers) const;
-  bool is_known(Index symbol) const;
+  bool is_known(Index e) const;  // are all of its symbols, by now?
 
   // runtime operators (plan_runtime.cc)
   void plan_runtime(const graph::Graph& g, const graph::Node& n, Steps& steps);

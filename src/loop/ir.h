@@ -77,6 +77,8 @@ struct BufferNode : RefCounted {
 };
 using Buffer = Ref<const BufferNode>;
 Buffer make_buffer(std::string name, DType t, std::vector<Index> shape, Scope s = Scope::global, Layout l = {});
+// Where a logical index lies: an index into the layout's extents (into the shape where the layout is row-major).
+std::vector<Index> physical_index(const Buffer& b, const std::vector<Index>& index);
 // Element offset in memory of a logical index (an empty Index, meaning 0, for a buffer of rank 0), and the number of
 // elements the buffer takes.
 Index offset(const Buffer& b, const std::vector<Index>& index);  // empty for rank 0

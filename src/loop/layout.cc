@@ -67,15 +67,20 @@ Buffer make_buffer(std::string name, DType t, std::vector<Index> shape, Scope s,
   return Buffer(b);
 }
 
-Index offset(const Buffer& b, const std::vector<Index>& index) {
-  TRIPOD_CHECK(static_cast<int>(index.size()) == b->rank(), "offset into " + b->name + " of another rank");
-  if (index.empty()) return {};
-  if (b->layout.is_row_major()) return row_major(index, b->shape);
+std::vector<Index> physical_index(const Buffer& b, const std::vector<Index>& index) {
+  TRIPOD_CHECK(static_cast<int>(index.size()) == b->rank(), "an index into " + b->name + " of another rank");
+  if (b->layout.is_row_major()) return index;
   sym::Map m;
   for (size_t d = 0; d < index.size(); ++d) m[b->layout.args[d]] = index[d];
-  std::vector<Index> physical;
-  for (Index e : b->layout.map) physical.push_back(sym::substitute(e, m));
-  return row_major(physical, b->layout.extents);
+  std::vector<Index> at;
+  for (Index e : b->layout.map) at.push_back(sym::substitute(e, m));
+  return at;
+}
+
+Index offset(const Buffer& b, const std::vector<Index>& index) {
+  const std::vector<Index> at = physical_index(b, index);
+  if (index.empty()) return {};
+  return row_major(at, b->layout.is_row_major() ? b->shape : b->layout.extents);
 }
 
 Index offset(sym::Context& c, const Buffer& b, const std::vector<Index>& index) {

@@ -196,11 +196,8 @@ class Verifier {
       if (b->scope != Scope::reg) return;
       std::vector<Index> inner = indices;
       if (b->layout.thread_dims > 0 && b->layout.args.size() == indices.size()) {
-        sym::Map at;
-        for (size_t d = 0; d < indices.size(); ++d) at[b->layout.args[d]] = indices[d];
-        inner.clear();
-        for (size_t d = static_cast<size_t>(b->layout.thread_dims); d < b->layout.map.size(); ++d)
-          inner.push_back(sym::substitute(b->layout.map[d], at));
+        inner = physical_index(b, indices);
+        inner.erase(inner.begin(), inner.begin() + b->layout.thread_dims);
       }
       for (Index i : inner)
         for (Index v : sym::variables(i))

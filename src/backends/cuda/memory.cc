@@ -5,15 +5,6 @@
 
 namespace tripod::cuda {
 
-static std::vector<sym::Expr> physical(const loop::Buffer& b, const std::vector<sym::Expr>& indices) {
-  if (b->layout.is_row_major()) return indices;
-  sym::Map vars;
-  for (size_t d = 0; d < indices.size(); ++d) vars[b->layout.args[d]] = indices[d];
-  std::vector<sym::Expr> at;
-  for (sym::Expr m : b->layout.map) at.push_back(sym::substitute(m, vars));
-  return at;
-}
-
 static void factors(sym::Expr e, std::vector<sym::Expr>& out) {
   if (e->op != sym::Op::mul) return out.push_back(e);
   factors(e.arg(0), out);
@@ -46,7 +37,7 @@ bool KernelPrinter::known_multiple(sym::Expr e, int64_t n) const {
 bool is_multiple(sym::Context& c, const loop::Buffer& b, const std::vector<sym::Expr>& indices, int64_t n, const std::function<bool(sym::Expr)>& known) {
   const auto whole = [&](sym::Expr e) { return e->divisor % n == 0 || (known && known(e)); };
   if (whole(loop::offset(c, b, indices))) return true;
-  const std::vector<sym::Expr> at = physical(b, indices);
+  const std::vector<sym::Expr> at = loop::physical_index(b, indices);
   const std::vector<sym::Expr>& extents = b->layout.is_row_major() ? b->shape : b->layout.extents;
   sym::Expr stride = c.constant(1);
   for (size_t d = at.size(); d-- > 0; stride = stride * extents[d])
@@ -73,7 +64,7 @@ std::string KernelPrinter::element(const loop::Buffer& b, const std::vector<sym:
   TRIPOD_CHECK(it != buffers_.end(), "buffer " + b->name + " has no memory here");
   const Place& p = it->second;
   if (p.extents.empty()) return element_at(b, loop::offset(c_, b, indices));
-  const std::vector<sym::Expr> at = physical(b, indices);
+  const std::vector<sym::Expr> at = loop::physical_index(b, indices);
   std::string s = p.name;
   hint_ = b->name + "_at";
   for (size_t d = 0; d < static_cast<size_t>(p.thread_dims); ++d)

@@ -156,14 +156,7 @@ class Tiler {
     loop::Layout layout;
     for (int d = 0; d < w->rank(); ++d) layout.args.push_back(loop_var(c_, "p", shape[d]));
     // Joint groups have a layout already, with one dim for each of w's.
-    const auto placed = [&](const Indices& logical) {
-      sym::Map m;
-      for (int d = 0; d < w->rank() && !w->layout.is_row_major(); ++d) m[w->layout.args[d]] = logical[d];
-      Indices r;
-      for (const Index& i : w->layout.map) r.push_back(sym::substitute(i, m));
-      return w->layout.is_row_major() ? logical : r;
-    };
-    const Indices at = placed(load->indices), from = placed(layout.args);
+    const Indices at = loop::physical_index(w, load->indices), from = loop::physical_index(w, layout.args);
     std::vector<int> outer, inner;
     for (int d = 0; d < w->rank(); ++d) {
       if (d == column) continue;
